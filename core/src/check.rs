@@ -1,0 +1,270 @@
+//! One check a number: says what is wrong with a value without naming the setting, so that
+//! the same words serve a field, an environment variable and a command line option.
+//!
+//! ```
+//! use core::time::Duration;
+//! use steadfast_core::check;
+//!
+//! assert!(check::timeout(Duration::from_secs(1)).is_ok());
+//! let wrong = check::timeout(Duration::ZERO).unwrap_err();
+//! assert_eq!(wrong.to_string(), "must be longer than zero");
+//! ```
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::budget::RetryBudget;
+
+/// What is wrong with a value. The `Display` text completes "the setting ...".
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Invalid {
+    /// A duration of zero where some time is needed.
+    Zero,
+    /// A whole number outside its range.
+    OutOfRange {
+        /// The least that is valid.
+        min: u32,
+        /// The most that is valid.
+        max: u32,
+        /// What was given.
+        given: u32,
+    },
+    /// A ratio outside its range, or not a number.
+    RatioOutOfRange {
+        /// The least that is valid.
+        min: f64,
+        /// The most that is valid.
+        max: f64,
+        /// What was given.
+        given: f64,
+    },
+    /// A longest wait below the base it grows from.
+    BelowBase {
+        /// The base.
+        base: Duration,
+        /// What was given.
+        given: Duration,
+    },
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zero => f.write_str("must be longer than zero"),
+            Self::OutOfRange {
+                min,
+                max: u32::MAX,
+                given,
+            } => write!(f, "must be {min} or more, not {given}"),
+            Self::OutOfRange { min, max, given } => {
+                write!(f, "must be {min} to {max}, not {given}")
+            }
+            Self::RatioOutOfRange { min, max, given } => {
+                write!(f, "must have a token ratio of {min} to {max}, not {given}")
+            }
+            Self::BelowBase { base, given } => {
+                write!(
+                    f,
+                    "must be at least the backoff base of {base:?}, not {given:?}"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for Invalid {}
+
+fn positive(duration: Duration) -> Result<(), Invalid> {
+    if duration.is_zero() {
+        Err(Invalid::Zero)
+    } else {
+        Ok(())
+    }
+}
+
+fn within(given: u32, min: u32, max: u32) -> Result<(), Invalid> {
+    if (min..=max).contains(&given) {
+        Ok(())
+    } else {
+        Err(Invalid::OutOfRange { min, max, given })
+    }
+}
+
+/// The timeout of a unary call: longer than zero.
+///
+/// # Errors
+///
+/// [`Invalid::Zero`].
+pub fn timeout(timeout: Duration) -> Result<(), Invalid> {
+    positive(timeout)
+}
+
+/// The attempts of a call, the first one included: 1 or more. 1 switches retries off.
+///
+/// # Errors
+///
+/// [`Invalid::OutOfRange`].
+pub fn max_attempts(attempts: u32) -> Result<(), Invalid> {
+    within(attempts, 1, u32::MAX)
+}
+
+/// The longest wait before the first retry: longer than zero.
+///
+/// # Errors
+///
+/// [`Invalid::Zero`].
+pub fn backoff_base(base: Duration) -> Result<(), Invalid> {
+    positive(base)
+}
+
+/// The longest wait before any retry: longer than zero and at least `base`.
+///
+/// # Errors
+///
+/// [`Invalid::Zero`] or [`Invalid::BelowBase`].
+pub fn backoff_max(max: Duration, base: Duration) -> Result<(), Invalid> {
+    positive(max)?;
+    if max < base {
+        return Err(Invalid::BelowBase { base, given: max });
+    }
+    Ok(())
+}
+
+/// The retry budget: 3 to 1000 tokens, a ratio of 0.001 to 1000.
+///
+/// # Errors
+///
+/// [`Invalid::OutOfRange`] for the tokens, [`Invalid::RatioOutOfRange`] for the ratio.
+pub fn retry_budget(budget: RetryBudget) -> Result<(), Invalid> {
+    const MIN: f64 = 0.001;
+    const MAX: f64 = 1_000.0;
+    within(budget.max_tokens, 3, 1_000)?;
+    if (MIN..=MAX).contains(&budget.token_ratio) {
+        return Ok(());
+    }
+    Err(Invalid::RatioOutOfRange {
+        min: MIN,
+        max: MAX,
+        given: budget.token_ratio,
+    })
+}
+
+/// The results a closed breaker looks back on: 1 to 65535.
+///
+/// # Errors
+///
+/// [`Invalid::OutOfRange`].
+pub fn breaker_window(window: u32) -> Result<(), Invalid> {
+    within(window, 1, 65_535)
+}
+
+/// The calls a half-open breaker admits at once: 1 to 65535.
+///
+/// # Errors
+///
+/// [`Invalid::OutOfRange`].
+pub fn breaker_probes(probes: u32) -> Result<(), Invalid> {
+    within(probes, 1, 65_535)
+}
+
+/// How long a breaker stays open: longer than zero.
+///
+/// # Errors
+///
+/// [`Invalid::Zero`].
+pub fn breaker_open_for(open_for: Duration) -> Result<(), Invalid> {
+    positive(open_for)
+}
+
+/// How long a probe may stay unsettled: longer than zero.
+///
+/// # Errors
+///
+/// [`Invalid::Zero`].
+pub fn breaker_probe_timeout(timeout: Duration) -> Result<(), Invalid> {
+    positive(timeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::{String, ToString};
+
+    const TINY: Duration = Duration::from_nanos(1);
+
+    fn text(result: Result<(), Invalid>) -> String {
+        result.map_or_else(|invalid| invalid.to_string(), |()| "ok".to_string())
+    }
+
+    #[test]
+    fn durations_are_longer_than_zero() {
+        for check in [
+            timeout,
+            backoff_base,
+            breaker_open_for,
+            breaker_probe_timeout,
+        ] {
+            assert_eq!(check(TINY), Ok(()));
+            assert_eq!(check(Duration::MAX), Ok(()));
+            assert_eq!(text(check(Duration::ZERO)), "must be longer than zero");
+        }
+    }
+
+    #[test]
+    fn the_longest_wait_is_at_least_the_base() {
+        assert_eq!(backoff_max(TINY, TINY), Ok(()));
+        assert_eq!(backoff_max(Duration::MAX, Duration::MAX), Ok(()));
+        assert_eq!(
+            text(backoff_max(Duration::ZERO, Duration::ZERO)),
+            "must be longer than zero"
+        );
+        assert_eq!(
+            text(backoff_max(TINY, Duration::from_millis(2))),
+            "must be at least the backoff base of 2ms, not 1ns"
+        );
+    }
+
+    #[test]
+    fn whole_numbers_are_within_their_range() {
+        for check in [breaker_window, breaker_probes] {
+            assert_eq!(check(1), Ok(()));
+            assert_eq!(check(65_535), Ok(()));
+            assert_eq!(text(check(0)), "must be 1 to 65535, not 0");
+            assert_eq!(text(check(65_536)), "must be 1 to 65535, not 65536");
+        }
+        assert_eq!(max_attempts(1), Ok(()));
+        assert_eq!(max_attempts(u32::MAX), Ok(()));
+        assert_eq!(text(max_attempts(0)), "must be 1 or more, not 0");
+    }
+
+    #[test]
+    fn the_budget_is_within_its_ranges() {
+        let check = |max_tokens, token_ratio| {
+            text(retry_budget(RetryBudget {
+                max_tokens,
+                token_ratio,
+            }))
+        };
+        assert_eq!(check(3, 0.001), "ok");
+        assert_eq!(check(1_000, 1_000.0), "ok");
+        assert_eq!(check(2, 0.1), "must be 3 to 1000, not 2");
+        assert_eq!(check(1_001, 0.1), "must be 3 to 1000, not 1001");
+        assert_eq!(
+            check(10, 0.0009),
+            "must have a token ratio of 0.001 to 1000, not 0.0009"
+        );
+        assert_eq!(
+            check(10, 1_000.1),
+            "must have a token ratio of 0.001 to 1000, not 1000.1"
+        );
+        assert_eq!(
+            check(10, f64::NAN),
+            "must have a token ratio of 0.001 to 1000, not NaN"
+        );
+        assert_eq!(
+            check(10, f64::INFINITY),
+            "must have a token ratio of 0.001 to 1000, not inf"
+        );
+    }
+}
