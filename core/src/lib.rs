@@ -10,8 +10,8 @@
 //!
 //! A driver of one [`Call`]:
 //!
-//! 1. [`Call::handle_start`] answers [`Next::Attempt`], or [`Next::Finish`] if the breaker
-//!    rejects the call.
+//! 1. [`Call::handle_start`] answers [`Next::Attempt`], or [`Next::Finish`] if the
+//!    deadline has passed already or the breaker rejects the call.
 //! 2. Make the attempt, giving it what is left until [`Call::deadline`]. Meanwhile, if
 //!    [`Call::poll_timeout`] passes, [`Call::handle_timeout`] ends the call.
 //! 3. Judge the result ([`Classification::of`]) and report it with [`Call::handle_result`],

@@ -365,18 +365,20 @@ impl Breaker {
         }
     }
 
-    /// Takes the time, and counts the probes that have timed out by it, so that a late call
-    /// finds what an on-time one would have left.
+    /// Takes the time, and counts the probes that have timed out by it, each as of its own
+    /// moment, so that a late call finds what an on-time one would have left: a policy that
+    /// opens on a leaked probe opens from then, not anew with whatever call comes next.
     fn advance(&mut self, now: Instant) -> Instant {
-        self.now = self.now.max(now);
-        if let State::HalfOpen { counts, probes } = &mut self.state {
-            let expired = probes.expire(self.now);
-            if expired > 0 {
-                counts.timed_out = counts.timed_out.saturating_add(expired);
-                self.judge_probes();
-            }
+        let now = self.now.max(now);
+        while let State::HalfOpen { counts, probes } = &mut self.state
+            && let Some((expired, at)) = probes.expire(now)
+        {
+            counts.timed_out = counts.timed_out.saturating_add(expired);
+            self.now = at;
+            self.judge_probes();
         }
-        self.now
+        self.now = now;
+        now
     }
 
     fn judge_probes(&mut self) {

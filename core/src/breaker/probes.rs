@@ -52,10 +52,14 @@ impl Probes {
         }
     }
 
-    /// Frees every slot whose time is over; how many.
-    pub(super) fn expire(&mut self, now: Instant) -> u32 {
-        let expired = self.out.partition_point(|slot| slot.expires <= now);
+    /// Frees the slots that expired first, if any has by now; how many, and when that was.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<(u32, Instant)> {
+        let at = self.out.front()?.expires;
+        if at > now {
+            return None;
+        }
+        let expired = self.out.partition_point(|slot| slot.expires <= at);
         self.out.drain(..expired);
-        expired as u32
+        Some((expired as u32, at))
     }
 }

@@ -167,6 +167,8 @@ pub struct Call {
     deadline: Option<Instant>,
     attempts: u32,
     refused_once: bool,
+    /// The latest time seen, so that a clock stepping back changes nothing.
+    now: Instant,
     state: State,
 }
 
@@ -187,6 +189,7 @@ impl Call {
             deadline,
             attempts: 0,
             refused_once: false,
+            now: Instant::ZERO,
             state: State::New,
         }
     }
@@ -203,8 +206,11 @@ impl Call {
         self.attempts
     }
 
-    /// Starts the call. A second start ends it with [`End::Abandoned`].
+    /// Starts the call. If its deadline has passed already it ends with [`End::Expired`], and
+    /// the breaker, which would learn nothing about the server, isn't asked. A second start
+    /// ends it with [`End::Abandoned`].
     pub fn handle_start(&mut self, now: Instant, protection: &mut Protection) -> Next {
+        let now = self.advance(now);
         if !matches!(self.state, State::New) {
             self.handle_abandoned(now, protection);
             return Next::Finish(End::Abandoned);
@@ -226,6 +232,7 @@ impl Call {
         protection: &mut Protection,
         random: &mut impl Random,
     ) -> Next {
+        let now = self.advance(now);
         let Some(ticket) = self.take_ticket() else {
             return self.finish(End::Abandoned);
         };
@@ -270,8 +277,8 @@ impl Call {
     /// On `false` the failure is one like any other, for [`handle_result`](Self::handle_result).
     #[must_use]
     pub fn handle_unprocessed(&mut self, why: Unprocessed, now: Instant) -> bool {
-        let expired = self.deadline.is_some_and(|deadline| now >= deadline);
-        if expired || !matches!(self.state, State::Attempting(_)) {
+        self.advance(now);
+        if self.is_expired() || !matches!(self.state, State::Attempting(_)) {
             return false;
         }
         match why {
@@ -286,6 +293,7 @@ impl Call {
     /// it or the deadline has passed too. At the deadline with an attempt under way: the end
     /// of the call, a failure to the breaker, nothing to the budget.
     pub fn handle_timeout(&mut self, now: Instant, protection: &mut Protection) -> Option<Next> {
+        let now = self.advance(now);
         if self.poll_timeout().is_none_or(|wait| now < wait.until) {
             return None;
         }
@@ -296,10 +304,7 @@ impl Call {
                     .settle(ticket, BreakerOutcome::Failure, now);
                 Some(Next::Finish(End::Expired))
             }
-            State::Waiting(_) => Some(match self.deadline {
-                Some(deadline) if now >= deadline => Next::Finish(End::Expired),
-                _ => self.begin_attempt(now, protection),
-            }),
+            State::Waiting(_) => Some(self.begin_attempt(now, protection)),
             State::New | State::Finished => None,
         }
     }
@@ -307,6 +312,7 @@ impl Call {
     /// The caller left, or the driver is being dropped: an attempt under way is ignored and
     /// its slot is free at once.
     pub fn handle_abandoned(&mut self, now: Instant, protection: &mut Protection) {
+        let now = self.advance(now);
         if let Some(ticket) = self.take_ticket() {
             protection
                 .breaker
@@ -334,7 +340,19 @@ impl Call {
         matches!(self.state, State::Attempting(_))
     }
 
+    fn advance(&mut self, now: Instant) -> Instant {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    fn is_expired(&self) -> bool {
+        self.deadline.is_some_and(|deadline| self.now >= deadline)
+    }
+
     fn begin_attempt(&mut self, now: Instant, protection: &mut Protection) -> Next {
+        if self.is_expired() {
+            return self.finish(End::Expired);
+        }
         match protection.breaker.admit(now) {
             Ok(ticket) => {
                 self.attempts = self.attempts.saturating_add(1);
@@ -355,7 +373,7 @@ impl Call {
         protection: &mut Protection,
         random: &mut impl Random,
     ) -> Result<Wait, End> {
-        if self.deadline.is_some_and(|deadline| now >= deadline) {
+        if self.is_expired() {
             return Err(End::Expired);
         }
         if !protection.budget.on_failure() {

@@ -37,7 +37,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(120);
 pub struct ConnectionSettings {
     /// How long one connection attempt may take, up to the server's SETTINGS. Default 20 s.
     pub connect_timeout: Duration,
-    /// How long a connection without a stream is kept. Default 30 minutes.
+    /// How long a connection without a stream is kept. Default 30 minutes, positive; zero is
+    /// taken as one nanosecond.
     pub idle_timeout: Duration,
 }
 
@@ -109,6 +110,8 @@ pub struct Connection {
     generation: u64,
     latch: Latch,
     action: Option<ConnectionAction>,
+    /// The latest time seen, so that a clock stepping back changes nothing.
+    now: Instant,
 }
 
 #[derive(Debug)]
@@ -133,7 +136,11 @@ enum State {
 impl Connection {
     /// An idle connection.
     #[must_use]
-    pub const fn new(settings: ConnectionSettings) -> Self {
+    pub const fn new(mut settings: ConnectionSettings) -> Self {
+        if settings.idle_timeout.is_zero() {
+            // Else a connection with open streams would be found unused for long enough.
+            settings.idle_timeout = Duration::from_nanos(1);
+        }
         Self {
             settings,
             state: State::Idle,
@@ -143,6 +150,7 @@ impl Connection {
             generation: 0,
             latch: Latch::Unset,
             action: None,
+            now: Instant::ZERO,
         }
     }
 
@@ -167,6 +175,7 @@ impl Connection {
     /// A call wants a connection. Nothing changes unless idle, or in transient failure with
     /// the backoff over.
     pub fn handle_demand(&mut self, now: Instant) {
+        let now = self.advance(now);
         match self.state {
             State::TransientFailure { until } if now < until => {}
             State::Idle | State::TransientFailure { .. } if now < self.not_before => {
@@ -181,6 +190,7 @@ impl Connection {
 
     /// The server's SETTINGS arrived: the connection is ready and the backoff starts anew.
     pub fn handle_served(&mut self, generation: u64, now: Instant) {
+        let now = self.advance(now);
         if generation == self.generation && matches!(self.state, State::Dialing { .. }) {
             self.backoff = FIRST_BACKOFF;
             self.latch.on_ready();
@@ -192,6 +202,7 @@ impl Connection {
 
     /// The attempt failed before the server's SETTINGS arrived.
     pub fn handle_failed(&mut self, generation: u64, now: Instant, random: &mut impl Random) {
+        let now = self.advance(now);
         if generation == self.generation && matches!(self.state, State::Dialing { .. }) {
             self.fail(now, random);
         }
@@ -222,6 +233,7 @@ impl Connection {
 
     /// Time has passed; an early or spurious call is a no-op.
     pub fn handle_timeout(&mut self, now: Instant, usage: Usage, random: &mut impl Random) {
+        let now = self.advance(now);
         let generation = self.generation;
         match &mut self.state {
             State::Paced { until } if now >= *until => self.dial(now),
@@ -260,6 +272,11 @@ impl Connection {
     /// What to do, if anything. Drain it after every input.
     pub fn poll_action(&mut self) -> Option<ConnectionAction> {
         self.action.take()
+    }
+
+    fn advance(&mut self, now: Instant) -> Instant {
+        self.now = self.now.max(now);
+        self.now
     }
 
     fn dial(&mut self, now: Instant) {
