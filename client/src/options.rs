@@ -1,0 +1,114 @@
+//! What a caller may ask for one call: its kind, its deadline, how much may be replayed.
+//!
+//! Generated code doesn't say whether a call is unary or a stream, and it matters: a unary
+//! call's `timeout` covers all of it, a stream's must not. Tell it with a request extension:
+//!
+//! ```
+//! use steadfast_client::CallKind;
+//!
+//! let mut request = tonic::Request::new(());
+//! request.extensions_mut().insert(CallKind::Unary);
+//! ```
+
+use std::time::Duration;
+
+use steadfast_core::{Instant, TIMEOUT_HEADER, decode_timeout};
+use tonic::Status;
+
+/// A request extension: what kind of call this is.
+///
+/// Without one the kind is unknown: `timeout` then runs until the response headers, and
+/// only a deadline of the caller's is told to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallKind {
+    /// One request, one response: `timeout` covers the whole call, and the response is held
+    /// until its trailers, so that a failure after the headers can still be retried.
+    Unary,
+    /// A stream in either direction, or both: `timeout` doesn't apply.
+    Streaming,
+}
+
+/// A request extension: the call must be over by then, by the clock of the client's timer
+/// ([`Client::now`](crate::Client::now)).
+///
+/// The earlier of this, a `grpc-timeout` set on the request, and, for a unary call, the
+/// client's `timeout` counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Deadline(pub Instant);
+
+/// A request extension: how many bytes of this call's request, and of a unary call's
+/// response, may be kept so that it can be retried. Default 256 KiB.
+///
+/// A larger request is sent once, as it comes; zero makes every call with a message such a
+/// one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplayLimit(pub usize);
+
+impl Default for ReplayLimit {
+    fn default() -> Self {
+        Self(256 * 1024)
+    }
+}
+
+/// What one call's request asks of the client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallOptions {
+    pub(crate) kind: Option<CallKind>,
+    /// Until the call has succeeded, or its stream has opened.
+    pub(crate) opening: Option<Instant>,
+    /// The caller's own deadline, which an open stream keeps.
+    pub(crate) caller: Option<Instant>,
+    pub(crate) replay_limit: ReplayLimit,
+}
+
+impl CallOptions {
+    /// Takes them out of a request that starts `now`: they are the client's, no transport's.
+    ///
+    /// # Errors
+    ///
+    /// INVALID_ARGUMENT for a `grpc-timeout` that isn't one.
+    pub(crate) fn take<B>(
+        request: &mut http::Request<B>,
+        timeout: Duration,
+        now: Instant,
+    ) -> Result<Self, Status> {
+        let header = match request.headers_mut().remove(TIMEOUT_HEADER) {
+            None => None,
+            Some(value) => Some(decode_timeout(value.as_bytes()).map_err(|invalid| {
+                Status::invalid_argument(format!("{TIMEOUT_HEADER} {value:?} {invalid}"))
+            })?),
+        };
+        let extensions = request.extensions_mut();
+        let kind = extensions.remove::<CallKind>();
+        let caller = earlier(
+            header.map(|timeout| now.saturating_add(timeout)),
+            extensions.remove::<Deadline>().map(|deadline| deadline.0),
+        );
+        let opening = match kind {
+            Some(CallKind::Streaming) => caller,
+            Some(CallKind::Unary) | None => earlier(caller, Some(now.saturating_add(timeout))),
+        };
+        Ok(Self {
+            kind,
+            opening,
+            caller,
+            replay_limit: extensions.remove::<ReplayLimit>().unwrap_or_default(),
+        })
+    }
+
+    /// The deadline that the server is told: the whole call's. An unknown kind may be a
+    /// stream, which `timeout` must not end.
+    pub(crate) fn told(&self) -> Option<Instant> {
+        match self.kind {
+            Some(_) => self.opening,
+            None => self.caller,
+        }
+    }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}

@@ -1,0 +1,116 @@
+//! The one judgement on an attempt's result, and the place where a user's stands in for it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use steadfast_core::{Classification, PUSHBACK_TRAILER, Pushback};
+use tonic::{Code, Status};
+
+use crate::attempt::{Failure, Progress, core_code};
+
+/// The result of one attempt, as a classifier sees it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Outcome<'a> {
+    /// The method's path, `/package.Service/Method`.
+    pub path: &'a str,
+    /// The status code.
+    pub code: Code,
+    /// The status with its message and details; `None` for OK.
+    pub status: Option<&'a Status>,
+    /// The trailers, or the headers of a trailers-only response; empty if there were none.
+    pub trailers: &'a HeaderMap,
+    /// How far the request got.
+    pub progress: Progress,
+}
+
+impl<'a> Outcome<'a> {
+    pub(crate) fn failed(path: &'a str, failure: &'a Failure) -> Self {
+        Self {
+            path,
+            code: failure.status.code(),
+            status: Some(&failure.status),
+            trailers: failure.status.metadata().as_ref(),
+            progress: failure.progress,
+        }
+    }
+
+    pub(crate) fn succeeded(path: &'a str, trailers: &'a HeaderMap) -> Self {
+        Self {
+            path,
+            code: Code::Ok,
+            status: None,
+            trailers,
+            progress: Progress::MaybeProcessed,
+        }
+    }
+
+    /// What the server said about retrying.
+    #[must_use]
+    pub fn pushback(&self) -> Pushback {
+        Pushback::parse(
+            self.trailers
+                .get_all(PUSHBACK_TRAILER)
+                .iter()
+                .map(|value| value.as_bytes()),
+        )
+    }
+
+    /// The default judgement, [`Classification::of`]: for a classifier that handles one
+    /// thing and hands on the rest.
+    #[must_use]
+    pub fn default_classification(&self) -> Classification {
+        Classification::of(core_code(self.code), self.pushback())
+    }
+}
+
+/// Judges every attempt's result, but those that are about the call: a caller that left, a
+/// deadline that passed, a stream that opened.
+///
+/// A method that must never run twice is stopped in three lines, where the default would
+/// retry UNAVAILABLE also when the server may have acted on the request:
+///
+/// ```
+/// use steadfast_client::{Classification, Classifier, Progress};
+///
+/// let classify = Classifier::new(|outcome| match (outcome.path, outcome.progress) {
+///     ("/bank.v1.Transfers/Send", Progress::MaybeProcessed) => Classification::FAIL,
+///     _ => outcome.default_classification(),
+/// });
+/// ```
+///
+/// The server's pushback prevails over any answer but a success
+/// ([`Classification::with_pushback`]). A panic in a classifier passes to the caller of that
+/// call and changes nothing for others.
+#[derive(Clone, Default)]
+pub struct Classifier(Option<Arc<Classify>>);
+
+type Classify = dyn Fn(&Outcome<'_>) -> Classification + Send + Sync;
+
+impl Classifier {
+    /// A classifier of the user's own.
+    pub fn new<F>(classify: F) -> Self
+    where
+        F: Fn(&Outcome<'_>) -> Classification + Send + Sync + 'static,
+    {
+        Self(Some(Arc::new(classify)))
+    }
+
+    pub(crate) fn judge(&self, outcome: &Outcome<'_>) -> Classification {
+        match &self.0 {
+            None if outcome.code == Code::Ok => Classification::SUCCESS,
+            None => outcome.default_classification(),
+            Some(classify) => classify(outcome).with_pushback(outcome.pushback()),
+        }
+    }
+}
+
+impl fmt::Debug for Classifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            None => "Classifier(default)",
+            Some(_) => "Classifier(custom)",
+        })
+    }
+}

@@ -1,0 +1,325 @@
+//! The response that a caller reads: held whole, or an open stream whose end settles the
+//! breaker.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, Uri};
+use http_body::{Body, Frame};
+use pin_project_lite::pin_project;
+use steadfast_core::{BreakerOutcome, End, Instant, Ticket, Timer};
+use tonic::{Code, Status};
+
+use crate::attempt::{AttemptError, Failure};
+use crate::messages::MessageCount;
+use crate::outcome::Outcome;
+use crate::report::{AttemptReport, CallReport};
+use crate::request::Chunks;
+use crate::shared::Shared;
+use crate::sleeper::Sleeper;
+use crate::status;
+
+/// A unary response on its way, held until its trailers say whether it counts.
+pub(crate) struct Held<B> {
+    pub(crate) parts: http::response::Parts,
+    pub(crate) body: B,
+    pub(crate) chunks: Chunks,
+    size: usize,
+    limit: usize,
+    messages: MessageCount,
+}
+
+/// How holding a response ended.
+pub(crate) enum HeldEnd {
+    /// With an OK, and exactly one message.
+    Succeeded(HeaderMap),
+    /// By the server's status, or by what it sent instead of one message and a status.
+    Failed(Status),
+    /// Below gRPC: the stream broke.
+    Broken(AttemptError),
+    /// It is larger than may be held.
+    Outgrown,
+}
+
+impl<B> Held<B>
+where
+    B: Body<Data = Bytes, Error = AttemptError> + Unpin,
+{
+    pub(crate) fn new(parts: http::response::Parts, body: B, limit: usize) -> Self {
+        Self {
+            parts,
+            body,
+            chunks: Chunks::default(),
+            size: 0,
+            limit,
+            messages: MessageCount::default(),
+        }
+    }
+
+    /// Reads on until the response is decided.
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<HeldEnd> {
+        loop {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                None => return Poll::Ready(HeldEnd::Failed(status::missing())),
+                Some(Err(error)) => return Poll::Ready(HeldEnd::Broken(error)),
+                Some(Ok(frame)) => frame,
+            };
+            match frame.into_data() {
+                Ok(data) => {
+                    self.messages.push(&data);
+                    self.size += data.len();
+                    self.chunks.push(data);
+                    if self.messages.begun() > 1 {
+                        return Poll::Ready(HeldEnd::Failed(wrong_number_of_messages(
+                            "more than one",
+                        )));
+                    }
+                    if self.size > self.limit {
+                        return Poll::Ready(HeldEnd::Outgrown);
+                    }
+                }
+                Err(frame) => {
+                    let trailers = frame.into_trailers().unwrap_or_default();
+                    return Poll::Ready(self.judge(trailers));
+                }
+            }
+        }
+    }
+
+    fn judge(&self, trailers: HeaderMap) -> HeldEnd {
+        match status::read_trailers(&trailers) {
+            None => HeldEnd::Failed(status::missing()),
+            Some(Err(status)) => HeldEnd::Failed(status),
+            Some(Ok(())) if self.messages.begun() == 0 => HeldEnd::Failed(no_message()),
+            Some(Ok(())) if !self.messages.is_complete() => {
+                HeldEnd::Failed(wrong_number_of_messages("a part of one"))
+            }
+            Some(Ok(())) => HeldEnd::Succeeded(trailers),
+        }
+    }
+}
+
+/// An OK without a message, which a unary call can't be answered with.
+pub(crate) fn no_message() -> Status {
+    wrong_number_of_messages("none")
+}
+
+fn wrong_number_of_messages(sent: &str) -> Status {
+    Status::internal(format!(
+        "a unary call is answered with one message; the server sent {sent}"
+    ))
+}
+
+pin_project! {
+    /// The body of a response.
+    ///
+    /// A unary call's is complete when the caller gets it. A stream's is passed on as it
+    /// comes; its end, or its drop, settles the breaker.
+    pub struct ResponseBody<B, C>
+    where
+        C: Timer,
+    {
+        chunks: Chunks,
+        trailers: Option<HeaderMap>,
+        stream: Option<Open<B, C>>,
+        #[pin]
+        deadline: Sleeper<C::Sleep>,
+    }
+}
+
+impl<B, C: Timer> ResponseBody<B, C> {
+    /// A response wholly in hand.
+    pub(crate) fn whole(chunks: Chunks, mut trailers: HeaderMap) -> Self {
+        status::mend_ok_trailers(&mut trailers);
+        Self {
+            chunks,
+            trailers: Some(trailers),
+            stream: None,
+            deadline: Sleeper::new(),
+        }
+    }
+
+    /// A trailers-only OK: its status stands in the headers.
+    pub(crate) fn empty() -> Self {
+        Self {
+            chunks: Chunks::default(),
+            trailers: None,
+            stream: None,
+            deadline: Sleeper::new(),
+        }
+    }
+
+    /// An open stream, of which `chunks` have already come.
+    pub(crate) fn open(chunks: Chunks, body: B, call: OpenCall<C>) -> Self {
+        Self {
+            chunks,
+            trailers: None,
+            stream: Some(Open { body, call }),
+            deadline: Sleeper::new(),
+        }
+    }
+}
+
+struct Open<B, C: Timer> {
+    body: B,
+    call: OpenCall<C>,
+}
+
+/// What an open stream keeps of its call. Dropping it is the caller leaving.
+pub(crate) struct OpenCall<C: Timer> {
+    pub(crate) shared: Arc<Shared<C>>,
+    pub(crate) uri: Uri,
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) deadline: Option<Instant>,
+    /// Attempts that failed before the one that opened.
+    pub(crate) earlier: Vec<AttemptReport>,
+    /// When that one began, and what it had waited for.
+    pub(crate) attempt: AttemptStart,
+}
+
+/// When an attempt began, and what it had waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttemptStart {
+    pub(crate) at: Instant,
+    pub(crate) waited: std::time::Duration,
+    pub(crate) wait_reason: Option<steadfast_core::WaitReason>,
+}
+
+impl AttemptStart {
+    /// The report of the attempt, failed `now`.
+    pub(crate) fn report(&self, failure: &Failure, now: Instant) -> AttemptReport {
+        AttemptReport {
+            code: failure.status.code(),
+            message: failure.status.message().to_owned(),
+            wait_reason: self.wait_reason,
+            waited: self.waited,
+            took: now.saturating_since(self.at),
+            progress: failure.progress,
+            http2_code: failure.http2_code,
+        }
+    }
+}
+
+impl<C: Timer> OpenCall<C> {
+    fn succeeded(&mut self, trailers: &HeaderMap) {
+        let outcome = Outcome::succeeded(self.uri.path(), trailers);
+        let judged = self.shared.classify.judge(&outcome);
+        self.settle(judged.breaker);
+    }
+
+    /// The stream ended with a failure: the status that the caller gets for it.
+    fn failed(&mut self, failure: Failure) -> Status {
+        let now = self.shared.timer.now();
+        let expired = self.deadline.is_some_and(|deadline| now >= deadline);
+        if expired && failure.status.code() == Code::Cancelled {
+            return self.expired(now);
+        }
+        let outcome = Outcome::failed(self.uri.path(), &failure);
+        let judged = self.shared.classify.judge(&outcome);
+        self.settle(judged.breaker);
+        let mut attempts = std::mem::take(&mut self.earlier);
+        attempts.push(self.attempt.report(&failure, now));
+        CallReport::attach(
+            failure.status.clone(),
+            attempts,
+            End::Opened,
+            Some(failure.status),
+        )
+    }
+
+    fn expired(&mut self, now: Instant) -> Status {
+        self.settle(BreakerOutcome::Failure);
+        let status = Status::deadline_exceeded("the deadline passed while the stream was open");
+        let mut attempts = std::mem::take(&mut self.earlier);
+        attempts.push(self.attempt.report(&Failure::answered(status.clone()), now));
+        CallReport::attach(status, attempts, End::Expired, None)
+    }
+
+    fn settle(&mut self, outcome: BreakerOutcome) {
+        if let Some(ticket) = self.ticket.take() {
+            let now = self.shared.timer.now();
+            self.shared
+                .protect(|protection| protection.breaker.settle(ticket, outcome, now));
+        }
+    }
+}
+
+impl<C: Timer> Drop for OpenCall<C> {
+    fn drop(&mut self) {
+        self.settle(BreakerOutcome::Ignored);
+    }
+}
+
+impl<B, C> Body for ResponseBody<B, C>
+where
+    B: Body<Data = Bytes, Error = AttemptError> + Unpin,
+    C: Timer,
+{
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = self.project();
+        if let Some(chunk) = this.chunks.next() {
+            return Poll::Ready(Some(Ok(Frame::data(chunk))));
+        }
+        let Some(Open { body, call }) = this.stream else {
+            return Poll::Ready(
+                this.trailers
+                    .take()
+                    .map(|trailers| Ok(Frame::trailers(trailers))),
+            );
+        };
+        let end = match Pin::new(body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                Err(frame) => read_end(frame.into_trailers().unwrap_or_default(), call),
+            },
+            Poll::Ready(Some(Err(error))) => Err(call.failed(error.into_failure())),
+            Poll::Ready(None) => Err(call.failed(Failure::answered(status::missing()))),
+            Poll::Pending => {
+                let Some(until) = call.deadline else {
+                    return Poll::Pending;
+                };
+                let now = ready!(this.deadline.poll_until(until, &call.shared.timer, cx));
+                Err(call.expired(now))
+            }
+        };
+        // Dropping the body resets a stream that the server has not ended.
+        *this.stream = None;
+        Poll::Ready(Some(end))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.stream.is_none() && self.trailers.is_none() && self.chunks.is_empty()
+    }
+}
+
+fn read_end<C: Timer>(
+    mut trailers: HeaderMap,
+    call: &mut OpenCall<C>,
+) -> Result<Frame<Bytes>, Status> {
+    match status::read_trailers(&trailers) {
+        None => Err(call.failed(Failure::answered(status::missing()))),
+        Some(Err(status)) => Err(call.failed(Failure::answered(status))),
+        Some(Ok(())) => {
+            call.succeeded(&trailers);
+            status::mend_ok_trailers(&mut trailers);
+            Ok(Frame::trailers(trailers))
+        }
+    }
+}
+
+impl<B, C: Timer> fmt::Debug for ResponseBody<B, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseBody")
+            .field("open", &self.stream.is_some())
+            .finish_non_exhaustive()
+    }
+}

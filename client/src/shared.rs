@@ -1,0 +1,154 @@
+//! What all calls of one client share: the breaker and the budget under one lock, and the
+//! delivery of the breaker's transitions.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use steadfast_core::{Protection, RetryPolicy, SeededRandom, Timer, Transition};
+
+use crate::outcome::Classifier;
+
+/// Hears of every change of the breaker's state.
+pub(crate) type Listener = Arc<dyn Fn(&Transition) + Send + Sync>;
+
+pub(crate) struct Shared<C> {
+    pub(crate) timer: C,
+    pub(crate) timeout: Duration,
+    pub(crate) policy: RetryPolicy,
+    pub(crate) classify: Classifier,
+    protection: Mutex<Protection>,
+    outbox: Mutex<Outbox>,
+    listener: Option<Listener>,
+    seed: u64,
+    streams: AtomicU64,
+}
+
+#[derive(Default)]
+struct Outbox {
+    transitions: VecDeque<Transition>,
+    delivering: bool,
+}
+
+impl<C: Timer> Shared<C> {
+    pub(crate) fn new(
+        timer: C,
+        settings: &crate::Settings,
+        listener: Option<Listener>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            timer,
+            timeout: settings.timeout,
+            policy: settings.retry_policy(),
+            classify: settings.classify.clone(),
+            protection: Mutex::new(settings.protection()),
+            outbox: Mutex::default(),
+            listener,
+            seed,
+            streams: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets a machine work on breaker and budget, then delivers what changed.
+    ///
+    /// A breaker policy is a user's and may panic in here. The machines are consistent then,
+    /// so a poisoned lock is taken all the same.
+    pub(crate) fn protect<R>(&self, work: impl FnOnce(&mut Protection) -> R) -> R {
+        let mut protection = lock(&self.protection);
+        let answer = work(&mut protection);
+        if let Some(first) = protection.breaker.poll_transition() {
+            self.post(first, &mut protection);
+            drop(protection);
+            self.deliver();
+        }
+        answer
+    }
+
+    /// Randomness for one call, in step with no other call's.
+    pub(crate) fn random(&self) -> SeededRandom {
+        SeededRandom::stream(self.seed, self.streams.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Queues transitions while the protection is still locked, which gives them their order.
+    fn post(&self, first: Transition, protection: &mut Protection) {
+        if self.listener.is_none() {
+            while protection.breaker.poll_transition().is_some() {}
+            return;
+        }
+        let mut outbox = lock(&self.outbox);
+        outbox.transitions.push_back(first);
+        while let Some(next) = protection.breaker.poll_transition() {
+            outbox.transitions.push_back(next);
+        }
+    }
+
+    /// Delivers one at a time, in order, outside any lock: whoever finds nobody delivering
+    /// delivers all there is, a listener's own changes included.
+    fn deliver(&self) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
+        let mut turn = match Turn::take(&self.outbox) {
+            Some(turn) => turn,
+            None => return,
+        };
+        while let Some(transition) = turn.next() {
+            listener(&transition);
+        }
+    }
+}
+
+/// The right to deliver. Given back when nothing is left, or by a listener's panic; what is
+/// left then goes out with the next transition.
+struct Turn<'a>(Option<&'a Mutex<Outbox>>);
+
+impl<'a> Turn<'a> {
+    fn take(outbox: &'a Mutex<Outbox>) -> Option<Self> {
+        let mut inside = lock(outbox);
+        let free = !std::mem::replace(&mut inside.delivering, true);
+        free.then_some(Self(Some(outbox)))
+    }
+
+    /// The next transition; gives the turn back in the same step that finds none.
+    fn next(&mut self) -> Option<Transition> {
+        let outbox = self.0?;
+        let mut inside = lock(outbox);
+        let next = inside.transitions.pop_front();
+        if next.is_none() {
+            inside.delivering = false;
+            self.0 = None;
+        }
+        next
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(outbox) = self.0 {
+            lock(outbox).delivering = false;
+        }
+    }
+}
+
+impl<C> fmt::Debug for Shared<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protection = lock(&self.protection);
+        f.debug_struct("Shared")
+            .field("breaker", &protection.breaker)
+            .field("budget", &protection.budget)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C> Shared<C> {
+    pub(crate) fn read<R>(&self, look: impl FnOnce(&Protection) -> R) -> R {
+        look(&lock(&self.protection))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
