@@ -1,0 +1,441 @@
+//! The call, with the budget and the breaker it is joined to, against a naive model written
+//! from the rules: several calls at once over one protection, with every kind of input at
+//! every moment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use steadfast_core::{
+    Backoff, Breaker, BreakerOutcome, BreakerSettings, Budget, Call, Classification, End, Instant,
+    NeverOpen, Next, Protection, Pushback, Random, RetryBudget, RetryOutcome, RetryPolicy,
+    Unprocessed, Wait, WaitReason,
+};
+
+/// How much of its ceiling the next draw is.
+#[derive(Clone, Copy, Debug)]
+enum Jitter {
+    None,
+    Half,
+    All,
+}
+
+struct Draws {
+    jitter: Jitter,
+    made: u32,
+}
+
+impl Random for Draws {
+    fn next_u64(&mut self) -> u64 {
+        self.made += 1;
+        match self.jitter {
+            Jitter::None => 0,
+            Jitter::Half => 1 << 63,
+            Jitter::All => u64::MAX,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    New,
+    Attempting,
+    Waiting(u64),
+    Over,
+}
+
+/// One call as the rules have it. Times and waits are in nanoseconds.
+#[derive(Clone, Debug)]
+struct Model {
+    max_attempts: u32,
+    base: u64,
+    max: u64,
+    deadline: Option<u64>,
+    phase: Phase,
+    attempts: u32,
+    refused: bool,
+}
+
+/// What the rules say that all calls share.
+#[derive(Clone, Debug, PartialEq)]
+struct Shared {
+    tokens: i64,
+    full: i64,
+    earns: i64,
+    successes: u32,
+    failures: u32,
+    draws: u32,
+}
+
+impl Shared {
+    fn pay(&mut self) -> bool {
+        self.tokens = (self.tokens - 1_000).max(0);
+        self.tokens * 2 > self.full
+    }
+
+    fn earn(&mut self) {
+        self.tokens = (self.tokens + self.earns).min(self.full);
+    }
+
+    fn tell(&mut self, outcome: BreakerOutcome) {
+        match outcome {
+            BreakerOutcome::Success => self.successes += 1,
+            BreakerOutcome::Failure => self.failures += 1,
+            BreakerOutcome::Ignored => {}
+        }
+    }
+}
+
+impl Model {
+    fn expired(&self, now: u64) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    fn finish(&mut self, end: End) -> Next {
+        self.phase = Phase::Over;
+        Next::Finish(end)
+    }
+
+    fn attempt(&mut self, now: u64) -> Next {
+        if self.expired(now) {
+            return self.finish(End::Expired);
+        }
+        self.attempts += 1;
+        self.phase = Phase::Attempting;
+        Next::Attempt {
+            number: self.attempts,
+        }
+    }
+
+    fn start(&mut self, now: u64) -> Next {
+        if self.phase == Phase::New {
+            self.attempt(now)
+        } else {
+            self.finish(End::Abandoned)
+        }
+    }
+
+    /// The ceiling before retry `n`, by doubling step by step.
+    fn ceiling(&self, n: u32) -> u64 {
+        let mut ceiling = self.base;
+        for _ in 1..n {
+            ceiling = (ceiling * 2).min(self.max);
+        }
+        ceiling.min(self.max)
+    }
+
+    fn result(
+        &mut self,
+        result: Classification,
+        replayable: bool,
+        now: u64,
+        jitter: Jitter,
+        shared: &mut Shared,
+    ) -> Next {
+        if self.phase != Phase::Attempting {
+            return self.finish(End::Abandoned);
+        }
+        shared.tell(result.breaker);
+        let after = match result.retry {
+            RetryOutcome::Success => {
+                shared.earn();
+                return self.finish(End::Succeeded);
+            }
+            RetryOutcome::Refused => {
+                shared.pay();
+                return self.finish(End::Refused);
+            }
+            RetryOutcome::Stop => return self.finish(End::Stopped),
+            RetryOutcome::Retry { after } => after,
+        };
+        if self.expired(now) {
+            return self.finish(End::Expired);
+        }
+        if !shared.pay() {
+            return self.finish(End::BudgetSpent);
+        }
+        if self.attempts >= self.max_attempts {
+            return self.finish(End::Exhausted);
+        }
+        if !replayable {
+            return self.finish(End::Committed);
+        }
+        if after > Duration::from_nanos(self.max) {
+            return self.finish(End::PushbackTooLong { asked: after });
+        }
+        shared.draws += 1;
+        let ceiling = self.ceiling(self.attempts);
+        let draw = match jitter {
+            Jitter::None => 0,
+            Jitter::Half => ceiling.div_ceil(2),
+            Jitter::All => ceiling,
+        };
+        let asked = after.as_nanos() as u64;
+        let wait = draw.max(asked);
+        if self.expired(now + wait) {
+            let wait = Duration::from_nanos(wait);
+            return self.finish(End::WaitPastDeadline { wait });
+        }
+        if wait == 0 {
+            return self.attempt(now);
+        }
+        self.phase = Phase::Waiting(now + wait);
+        Next::Wait(Wait {
+            until: Instant::from_nanos(now + wait),
+            reason: if asked > draw {
+                WaitReason::Pushback
+            } else {
+                WaitReason::Backoff
+            },
+        })
+    }
+
+    fn timeout(&mut self, now: u64, shared: &mut Shared) -> Option<Next> {
+        match self.phase {
+            Phase::Attempting if self.expired(now) => {
+                shared.tell(BreakerOutcome::Failure);
+                Some(self.finish(End::Expired))
+            }
+            Phase::Waiting(until) if until <= now => Some(self.attempt(now)),
+            _ => None,
+        }
+    }
+
+    fn unprocessed(&mut self, why: Unprocessed, now: u64) -> bool {
+        if self.phase != Phase::Attempting || self.expired(now) {
+            return false;
+        }
+        why == Unprocessed::NotSent || !std::mem::replace(&mut self.refused, true)
+    }
+
+    fn opened(&mut self, shared: &mut Shared) -> bool {
+        let opens = self.phase == Phase::Attempting;
+        if opens {
+            shared.earn();
+            self.phase = Phase::Over;
+        }
+        opens
+    }
+
+    fn due(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Attempting => self.deadline,
+            Phase::Waiting(until) => Some(until),
+            Phase::New | Phase::Over => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Start,
+    Result {
+        result: Classification,
+        replayable: bool,
+        jitter: Jitter,
+    },
+    Timeout,
+    /// Jumps to when the call is due, and a little further.
+    Due(u64),
+    Opened(BreakerOutcome),
+    Unprocessed(Unprocessed),
+    Abandon,
+    Pass(u64),
+}
+
+fn result() -> impl Strategy<Value = Classification> {
+    let pushback = prop_oneof![
+        3 => Just(Pushback::Absent),
+        3 => (0_u64..60).prop_map(|ns| Pushback::After(Duration::from_nanos(ns))),
+        1 => Just(Pushback::Refused),
+    ];
+    let plain = prop_oneof![
+        3 => Just(Classification::SUCCESS),
+        1 => Just(Classification::STOP),
+        1 => Just(Classification::FAIL),
+        1 => Just(Classification::IGNORE),
+        20 => Just(Classification::RETRY),
+    ];
+    (plain, pushback).prop_map(|(plain, pushback)| plain.with_pushback(pushback))
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let jitter = prop_oneof![Just(Jitter::None), Just(Jitter::Half), Just(Jitter::All)];
+    let outcome = prop_oneof![
+        Just(BreakerOutcome::Success),
+        Just(BreakerOutcome::Failure),
+        Just(BreakerOutcome::Ignored),
+    ];
+    let why = prop_oneof![Just(Unprocessed::NotSent), Just(Unprocessed::Refused)];
+    prop_oneof![
+        6 => Just(Op::Start),
+        18 => (result(), prop::bool::weighted(0.95), jitter).prop_map(
+            |(result, replayable, jitter)| Op::Result { result, replayable, jitter }
+        ),
+        4 => Just(Op::Timeout),
+        10 => (0_u64..4).prop_map(Op::Due),
+        1 => outcome.prop_map(Op::Opened),
+        3 => why.prop_map(Op::Unprocessed),
+        1 => Just(Op::Abandon),
+        4 => (0_u64..20).prop_map(Op::Pass),
+    ]
+}
+
+prop_compose! {
+    fn model()(
+        max_attempts in 0_u32..=6,
+        base in 1_u64..=20,
+        above in 0_u64..=40,
+        deadline in prop::option::of(0_u64..400),
+    ) -> Model {
+        Model {
+            max_attempts,
+            base,
+            max: base + above,
+            deadline,
+            phase: Phase::New,
+            attempts: 0,
+            refused: false,
+        }
+    }
+}
+
+fn call(model: &Model) -> Call {
+    let policy = RetryPolicy {
+        max_attempts: model.max_attempts,
+        backoff: Backoff::new(
+            Duration::from_nanos(model.base),
+            Duration::from_nanos(model.max),
+        ),
+    };
+    Call::new(policy, model.deadline.map(Instant::from_nanos))
+}
+
+fn protection(max_tokens: u32, token_ratio: f64) -> Protection {
+    let settings = BreakerSettings {
+        window: 65_535,
+        ..BreakerSettings::default()
+    };
+    Protection {
+        breaker: Breaker::with_policy(settings, Arc::new(NeverOpen)),
+        budget: Budget::new(RetryBudget {
+            max_tokens,
+            token_ratio,
+        }),
+    }
+}
+
+/// Gives both the same input at `now`, and compares all they answer.
+fn step(
+    op: Op,
+    (call, model): (&mut Call, &mut Model),
+    (protection, shared): (&mut Protection, &mut Shared),
+    draws: &mut Draws,
+    now: u64,
+) -> Result<(), TestCaseError> {
+    let at = Instant::from_nanos(now);
+    match op {
+        Op::Start => {
+            prop_assert_eq!(call.handle_start(at, protection), model.start(now));
+        }
+        Op::Result {
+            result,
+            replayable,
+            jitter,
+        } => {
+            draws.jitter = jitter;
+            prop_assert_eq!(
+                call.handle_result(result, replayable, at, protection, draws),
+                model.result(result, replayable, now, jitter, shared)
+            );
+        }
+        Op::Timeout | Op::Due(_) => {
+            prop_assert_eq!(
+                call.handle_timeout(at, protection),
+                model.timeout(now, shared)
+            );
+        }
+        Op::Opened(outcome) => {
+            let ticket = call.handle_opened(protection);
+            prop_assert_eq!(ticket.is_some(), model.opened(shared));
+            if let Some(ticket) = ticket {
+                protection.breaker.settle(ticket, outcome, at);
+                shared.tell(outcome);
+            }
+        }
+        Op::Unprocessed(why) => {
+            prop_assert_eq!(
+                call.handle_unprocessed(why, at),
+                model.unprocessed(why, now)
+            );
+        }
+        Op::Abandon => {
+            call.handle_abandoned(at, protection);
+            model.phase = Phase::Over;
+        }
+        Op::Pass(_) => {}
+    }
+    prop_assert_eq!(call.attempts(), model.attempts);
+    prop_assert!(call.attempts() <= model.max_attempts.max(1));
+    prop_assert_eq!(call.is_attempting(), model.phase == Phase::Attempting);
+    let due = call.poll_timeout().map(|wait| wait.until.as_nanos());
+    prop_assert_eq!(due, model.due());
+    let counts = protection.breaker.counts();
+    prop_assert_eq!(
+        (counts.successes, counts.failures),
+        (shared.successes, shared.failures)
+    );
+    prop_assert_eq!(i64::from(protection.budget.millitokens()), shared.tokens);
+    prop_assert_eq!(draws.made, shared.draws);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 128,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn agrees_with_the_model(
+        models in prop::collection::vec(model(), 1..5),
+        max_tokens in 3_u32..40,
+        millis in 1_u32..3_000,
+        ops in prop::collection::vec((any::<prop::sample::Index>(), op()), 0..150),
+    ) {
+        let mut calls: Vec<_> = models.into_iter().map(|model| (call(&model), model)).collect();
+        let mut protection = protection(max_tokens, f64::from(millis) / 1_000.0);
+        let mut shared = Shared {
+            tokens: i64::from(max_tokens) * 1_000,
+            full: i64::from(max_tokens) * 1_000,
+            earns: i64::from(millis),
+            successes: 0,
+            failures: 0,
+            draws: 0,
+        };
+        let mut draws = Draws { jitter: Jitter::None, made: 0 };
+        let mut now = 0;
+        for (index, op) in ops {
+            let (call, model) = index.get_mut(&mut calls);
+            match op {
+                Op::Pass(by) => now += by,
+                Op::Due(past) => now = now.max(model.due().unwrap_or(now) + past),
+                Op::Start if model.phase == Phase::Over => {
+                    // The end is final, as all other inputs find; the next call takes its place.
+                    let deadline = model.deadline.map(|deadline| now + deadline % 100);
+                    *model = Model {
+                        deadline,
+                        phase: Phase::New,
+                        attempts: 0,
+                        refused: false,
+                        ..model.clone()
+                    };
+                    *call = self::call(model);
+                }
+                _ => {}
+            }
+            step(op, (call, model), (&mut protection, &mut shared), &mut draws, now)?;
+        }
+    }
+}
