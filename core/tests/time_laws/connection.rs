@@ -142,7 +142,8 @@ proptest! {
         }
         let Some(due) = on_time.connection.poll_timeout() else { return Ok(()) };
         let due = due.as_nanos();
-        let then = due + late * SECOND / 4;
+        let seen = inputs.last().map_or(0, |(now, _)| *now);
+        let then = seen.max(due + late * SECOND / 4);
         let timeout = Input::Timeout(Usage::IdleSince(at(since * SECOND / 4)));
         on_time.input(due, timeout);
         let dialed = on_time.generation != delayed.generation;
