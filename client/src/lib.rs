@@ -60,6 +60,7 @@ pub use self::report::{AttemptReport, CallReport, rejected};
 pub use self::request::{Chunks, RequestBody};
 pub use self::response::ResponseBody;
 pub use self::settings::{InvalidField, Settings, SettingsError};
+pub use self::sleeper::Sleeper;
 
 pub use steadfast_core::{
     BreakerOutcome, BreakerPolicy, BreakerSettings, BreakerState, Classification, Counts,

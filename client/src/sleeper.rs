@@ -9,23 +9,36 @@ use steadfast_core::{Instant, Timer};
 pin_project! {
     /// Waits for a point of time that may change from poll to poll. Nothing is armed before
     /// the first poll, so a call that is done by then never touches the timer.
-    pub(crate) struct Sleeper<S> {
+    ///
+    /// A driver trusts the clock and not the sleep: one that ends early is taken up again.
+    #[derive(Debug)]
+    pub struct Sleeper<S> {
         until: Instant,
         #[pin]
         sleep: Option<S>,
     }
 }
 
-impl<S: Future<Output = ()>> Sleeper<S> {
-    pub(crate) fn new() -> Self {
+impl<S> Sleeper<S> {
+    /// Nothing armed.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
             until: Instant::ZERO,
             sleep: None,
         }
     }
+}
 
+impl<S> Default for Sleeper<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Future<Output = ()>> Sleeper<S> {
     /// Ready with the present time once that is `until` or later.
-    pub(crate) fn poll_until<C>(
+    pub fn poll_until<C>(
         self: Pin<&mut Self>,
         until: Instant,
         timer: &C,

@@ -1,0 +1,1 @@
+//! Steadfast measured against its peers, in one run.

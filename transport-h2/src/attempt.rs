@@ -1,0 +1,225 @@
+//! One attempt: a stream of the connection, from its HEADERS to the response's.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::client::ResponseFuture;
+use http::header::{HeaderValue, USER_AGENT};
+use http::uri::{PathAndQuery, Scheme};
+use http::{Uri, Version};
+use http_body::{Body, Frame};
+use steadfast_client::{Address, AttemptError, RequestBody, Timer};
+
+use crate::error::{not_sent, stream_error};
+use crate::live::{Ready, StreamGuard};
+use crate::pump::{Pump, PumpGuard};
+use crate::shared::{Shared, Waiter};
+
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("grpc-rust-steadfast/", env!("CARGO_PKG_VERSION")));
+
+/// An attempt under way.
+///
+/// Cancel safe: dropping it leaves the queue for a connection, or resets the stream with
+/// CANCEL.
+#[must_use = "futures do nothing unless polled"]
+pub struct Attempt<C: Timer> {
+    step: Step<C>,
+}
+
+enum Step<C: Timer> {
+    /// Waits for a connection that takes streams.
+    Connecting {
+        waiter: Waiter<C>,
+        request: Option<http::Request<RequestBody>>,
+    },
+    /// The request is h2's; waits for the response's headers.
+    Sent {
+        response: ResponseFuture,
+        stream: Option<Stream<C>>,
+    },
+}
+
+/// What belongs to one stream as long as somebody waits for its response.
+struct Stream<C: Timer> {
+    shared: Arc<Shared<C>>,
+    guard: StreamGuard<C>,
+    _pump: Option<PumpGuard>,
+}
+
+impl<C: Timer> Attempt<C> {
+    pub(crate) fn new(shared: Arc<Shared<C>>, request: http::Request<RequestBody>) -> Self {
+        Self {
+            step: Step::Connecting {
+                waiter: Waiter::new(shared),
+                request: Some(request),
+            },
+        }
+    }
+}
+
+impl<C: Timer + Unpin> Future for Attempt<C> {
+    type Output = Result<http::Response<ResponseStream<C>>, AttemptError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            match &mut self.step {
+                Step::Connecting { waiter, request } => {
+                    let ready = ready!(waiter.poll_ready(cx))?;
+                    let request = request.take().expect("polled after it ended");
+                    let shared = Arc::clone(waiter.shared());
+                    let (response, stream) = send(shared, ready, request)?;
+                    self.step = Step::Sent {
+                        response,
+                        stream: Some(stream),
+                    };
+                }
+                Step::Sent { response, stream } => {
+                    let answer = ready!(Pin::new(response).poll(cx));
+                    let stream = stream.take().expect("polled after it ended");
+                    return Poll::Ready(match answer {
+                        Ok(response) => {
+                            stream.guard.on_answer();
+                            Ok(response.map(|body| ResponseStream {
+                                body,
+                                ended: false,
+                                stream,
+                            }))
+                        }
+                        Err(error) => Err(stream.error(error)),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Gives a request to h2, which queues it without waiting.
+fn send<C: Timer>(
+    shared: Arc<Shared<C>>,
+    ready: Ready<C>,
+    request: http::Request<RequestBody>,
+) -> Result<(ResponseFuture, Stream<C>), AttemptError> {
+    let Ready { mut sender, live } = ready;
+    let (mut parts, mut body) = request.into_parts();
+    parts.uri = absolute(parts.uri, &shared.address);
+    parts.version = Version::HTTP_2;
+    parts.headers.entry(USER_AGENT).or_insert(AGENT);
+    // h2 has no use for them, and would hold them until the stream ends.
+    parts.extensions.clear();
+    let head = http::Request::from_parts(parts, ());
+    let whole = body.take_whole();
+    let empty = whole.as_ref().is_some_and(|chunks| chunks.is_empty());
+    let (response, mut stream) = match sender.send_request(head, empty) {
+        Ok(sent) => sent,
+        Err(error) => {
+            live.set_dead();
+            shared.wake_driver();
+            return Err(not_sent(&shared.address, error));
+        }
+    };
+    let guard = live.open_stream(response.stream_id().as_u32());
+    let pump = match whole {
+        // Wholly in hand, it is kept in memory anyway: h2 may hold it until it can go out. A
+        // stream that has failed by now says so through the response.
+        Some(chunks) => {
+            let mut chunks = chunks.peekable();
+            while let Some(chunk) = chunks.next() {
+                let _ = stream.send_data(chunk, chunks.peek().is_none());
+            }
+            None
+        }
+        None => {
+            let (pump, guard) = Pump::new(body, stream);
+            shared.send(pump);
+            Some(guard)
+        }
+    };
+    let stream = Stream {
+        shared,
+        guard,
+        _pump: pump,
+    };
+    Ok((response, stream))
+}
+
+/// The request's target with the connection's scheme and authority.
+fn absolute(uri: Uri, address: &Address) -> Uri {
+    let mut parts = uri.into_parts();
+    parts.scheme = Some(Scheme::HTTP);
+    parts.authority = Some(address.authority().clone());
+    parts
+        .path_and_query
+        .get_or_insert_with(|| PathAndQuery::from_static("/"));
+    Uri::from_parts(parts).expect("a scheme, an authority and a path make a URI")
+}
+
+impl<C: Timer> Stream<C> {
+    fn error(&self, error: h2::Error) -> AttemptError {
+        stream_error(&self.shared.address, error, self.guard.facts())
+    }
+}
+
+/// The body of a response, as it comes from the connection.
+///
+/// Cancel safe: dropping it resets a stream that has not ended, and gives back the
+/// connection's window for what was not read.
+pub struct ResponseStream<C: Timer> {
+    body: RecvStream,
+    /// The trailers came, or the end without them, or an error.
+    ended: bool,
+    stream: Stream<C>,
+}
+
+impl<C: Timer + Unpin> Body for ResponseStream<C> {
+    type Data = Bytes;
+    type Error = AttemptError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AttemptError>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let result = match ready!(self.body.poll_data(cx)) {
+            Some(Ok(data)) => {
+                // The caller has it now: the peer may send as much again.
+                let _ = self.body.flow_control().release_capacity(data.len());
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            Some(Err(error)) => Err(error),
+            None => ready!(self.body.poll_trailers(cx)),
+        };
+        self.ended = true;
+        Poll::Ready(match result {
+            Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
+            Err(error) => Some(Err(self.stream.error(error))),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended || self.body.is_end_stream()
+    }
+}
+
+impl<C: Timer> fmt::Debug for ResponseStream<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseStream")
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C: Timer> fmt::Debug for Attempt<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.step {
+            Step::Connecting { .. } => "Attempt(connecting)",
+            Step::Sent { .. } => "Attempt(sent)",
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! The handle on the one connection: what a client sends its attempts through.
+
+use std::fmt;
+use std::sync::Arc;
+
+use steadfast_client::{Address, RequestBody, Timer, Transport};
+use steadfast_core::ConnectionSettings;
+
+use crate::attempt::{Attempt, ResponseStream};
+use crate::driver::Driver;
+use crate::host::Host;
+use crate::shared::Shared;
+
+/// A [`Transport`] over HTTP/2: attempts of many calls at once on one connection.
+///
+/// A cheap clone. When the last one is gone the connection takes no more calls, lets those
+/// under way finish, and closes.
+pub struct Channel<C> {
+    handle: Arc<Handle<C>>,
+}
+
+struct Handle<C> {
+    shared: Arc<Shared<C>>,
+}
+
+/// A channel to `address` and the driver of its connection, which must be run for anything
+/// to happen.
+///
+/// Nothing is dialed before the first attempt. `seed` starts the jitter of the connection
+/// backoff.
+pub fn channel<H, C>(
+    address: Address,
+    host: H,
+    timer: C,
+    settings: ConnectionSettings,
+    seed: u64,
+) -> (Channel<C>, Driver<H, C>)
+where
+    H: Host,
+    C: Timer + Clone,
+{
+    let shared = Shared::new(address, timer);
+    let driver = Driver::new(host, Arc::clone(&shared), settings, seed);
+    let channel = Channel {
+        handle: Arc::new(Handle { shared }),
+    };
+    (channel, driver)
+}
+
+impl<C: Timer + Unpin> Transport<http::Request<RequestBody>> for Channel<C> {
+    type Response = http::Response<ResponseStream<C>>;
+    type Error = steadfast_client::AttemptError;
+    type Future = Attempt<C>;
+
+    fn attempt(&self, request: http::Request<RequestBody>) -> Attempt<C> {
+        Attempt::new(Arc::clone(&self.handle.shared), request)
+    }
+}
+
+impl<C> Clone for Channel<C> {
+    fn clone(&self) -> Self {
+        Self {
+            handle: Arc::clone(&self.handle),
+        }
+    }
+}
+
+impl<C> Drop for Handle<C> {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl<C> fmt::Debug for Channel<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel")
+            .field("address", &self.handle.shared.address)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,300 @@
+//! What passed on a connection, read off its frame heads.
+//!
+//! h2 doesn't tell three things that calls depend on: whether the server's SETTINGS came
+//! (only then does the peer speak HTTP/2), which requests left (those that did not can be
+//! sent again freely), and that a GOAWAY came while streams go on (new calls must take a new
+//! connection). All three stand in the nine bytes before each frame's payload, which this
+//! stream reads in passing. It never changes or delays a byte.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+const HEAD: usize = 9;
+const PREFACE: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
+const HEADERS: u8 = 0x1;
+const SETTINGS: u8 = 0x4;
+const GOAWAY: u8 = 0x7;
+
+/// What has passed so far.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    settings: AtomicBool,
+    goaway: AtomicBool,
+    goaway_last: AtomicU32,
+    /// Client streams are numbered upwards, so one number says which have left.
+    last_written: AtomicU32,
+}
+
+impl Passed {
+    /// The server's SETTINGS came.
+    pub(crate) fn settings(&self) -> bool {
+        self.settings.load(Ordering::Acquire)
+    }
+
+    /// A GOAWAY came: the last stream that the server will look at.
+    pub(crate) fn goaway(&self) -> Option<u32> {
+        let came = self.goaway.load(Ordering::Acquire);
+        came.then(|| self.goaway_last.load(Ordering::Acquire))
+    }
+
+    /// Whether any byte of the stream's request was handed to the peer's connection.
+    pub(crate) fn was_written(&self, stream: u32) -> bool {
+        stream <= self.last_written.load(Ordering::Acquire)
+    }
+}
+
+/// A byte stream that notes what passes.
+pub(crate) struct Tap<S> {
+    stream: S,
+    passed: Arc<Passed>,
+    read: Frames,
+    written: Frames,
+}
+
+impl<S> Tap<S> {
+    pub(crate) fn new(stream: S) -> (Self, Arc<Passed>) {
+        let passed = Arc::new(Passed::default());
+        let tap = Self {
+            stream,
+            passed: Arc::clone(&passed),
+            read: Frames::new(0),
+            written: Frames::new(PREFACE),
+        };
+        (tap, passed)
+    }
+
+    fn note_written(&mut self, bytes: &[u8]) {
+        let passed = &self.passed;
+        self.written.push(bytes, |frame| {
+            if frame.kind == HEADERS {
+                passed
+                    .last_written
+                    .fetch_max(frame.stream, Ordering::AcqRel);
+            }
+        });
+    }
+
+    fn note_read(&mut self, bytes: &[u8]) {
+        let passed = &self.passed;
+        self.read.push(bytes, |frame| match frame.kind {
+            SETTINGS => passed.settings.store(true, Ordering::Release),
+            GOAWAY => {
+                passed
+                    .goaway_last
+                    .store(frame.first_word, Ordering::Release);
+                passed.goaway.store(true, Ordering::Release);
+            }
+            _ => {}
+        });
+    }
+}
+
+/// One frame's head, and of a GOAWAY the first four bytes of its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Frame {
+    kind: u8,
+    stream: u32,
+    first_word: u32,
+}
+
+/// Finds the frames in a stream of bytes that comes in pieces.
+#[derive(Debug)]
+struct Frames {
+    /// Bytes of payload, or of the preface, still to pass.
+    skip: usize,
+    head: [u8; HEAD + 4],
+    have: usize,
+}
+
+impl Frames {
+    const fn new(skip: usize) -> Self {
+        Self {
+            skip,
+            head: [0; HEAD + 4],
+            have: 0,
+        }
+    }
+
+    fn push(&mut self, mut bytes: &[u8], mut on_frame: impl FnMut(Frame)) {
+        loop {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            if bytes.is_empty() {
+                return;
+            }
+            let needed = self.needed();
+            let taken = (needed - self.have).min(bytes.len());
+            self.head[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
+            self.have += taken;
+            bytes = &bytes[taken..];
+            // A GOAWAY's head asks for more once it is there.
+            if self.have == needed && self.needed() == needed {
+                on_frame(self.frame());
+                self.skip = self.length() - (self.have - HEAD);
+                self.have = 0;
+            }
+        }
+    }
+
+    fn needed(&self) -> usize {
+        if self.have >= HEAD && self.head[3] == GOAWAY {
+            HEAD + self.length().min(4)
+        } else {
+            HEAD
+        }
+    }
+
+    fn length(&self) -> usize {
+        u32::from_be_bytes([0, self.head[0], self.head[1], self.head[2]]) as usize
+    }
+
+    fn frame(&self) -> Frame {
+        /// The highest bit is reserved, and to be ignored.
+        fn word(bytes: &[u8]) -> u32 {
+            let number = bytes
+                .iter()
+                .fold(0, |word, byte| (word << 8) | u32::from(*byte));
+            number & 0x7fff_ffff
+        }
+        Frame {
+            kind: self.head[3],
+            stream: word(&self.head[5..HEAD]),
+            first_word: word(&self.head[HEAD..self.have]),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        self.note_read(&buf.filled()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        self.note_written(&buf[..written]);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
+        let mut left = written;
+        for buf in bufs {
+            let part = left.min(buf.len());
+            self.note_written(&buf[..part]);
+            left -= part;
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+        bytes.extend([kind, 0]);
+        bytes.extend(stream.to_be_bytes());
+        bytes.extend(payload);
+        bytes
+    }
+
+    fn frames(bytes: &[u8], size: usize, skip: usize) -> Vec<(u8, u32, u32)> {
+        let mut seen = Vec::new();
+        let mut frames = Frames::new(skip);
+        for piece in bytes.chunks(size) {
+            frames.push(piece, |frame| {
+                seen.push((frame.kind, frame.stream, frame.first_word))
+            });
+        }
+        seen
+    }
+
+    #[test]
+    fn frames_are_found_however_they_are_cut() {
+        let mut bytes = vec![b'x'; PREFACE];
+        bytes.extend(frame(SETTINGS, 0, &[0; 18]));
+        bytes.extend(frame(HEADERS, 1, &[7; 300]));
+        bytes.extend(frame(0, 1, &[]));
+        bytes.extend(frame(GOAWAY, 0, &[0x80, 0, 0, 9, 0, 0, 0, 2, b'h', b'i']));
+        bytes.extend(frame(HEADERS, 0x8000_0003, &[7; 70_000]));
+        for size in [1, 2, 3, 4, 8, 9, 10, 13, 64, 1_000, bytes.len()] {
+            assert_eq!(
+                frames(&bytes, size, PREFACE),
+                [
+                    (SETTINGS, 0, 0),
+                    (HEADERS, 1, 0),
+                    (0, 1, 0),
+                    (GOAWAY, 0, 9),
+                    (HEADERS, 3, 0)
+                ],
+                "pieces of {size}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_goaway_too_short_to_be_one_is_passed_over() {
+        for len in 0..8 {
+            let mut bytes = frame(GOAWAY, 0, &vec![1; len]);
+            bytes.extend(frame(SETTINGS, 0, &[]));
+            for size in [1, 5, 100] {
+                let seen = frames(&bytes, size, 0);
+                assert_eq!(
+                    seen.last(),
+                    Some(&(SETTINGS, 0, 0)),
+                    "{len} bytes in {size}"
+                );
+                assert_eq!(seen.len(), 2);
+            }
+        }
+    }
+
+    #[test]
+    fn what_passed_is_told() {
+        let (mut tap, passed) = Tap::new(());
+        assert!(!passed.settings() && passed.goaway().is_none() && !passed.was_written(1));
+        tap.note_read(&frame(SETTINGS, 0, &[]));
+        assert!(passed.settings());
+        tap.note_read(&frame(GOAWAY, 0, &[0, 0, 0, 5, 0, 0, 0, 0]));
+        assert_eq!(passed.goaway(), Some(5));
+        tap.note_written(&[b'x'; PREFACE]);
+        tap.note_written(&frame(HEADERS, 3, &[1]));
+        assert!(passed.was_written(1) && passed.was_written(3) && !passed.was_written(5));
+    }
+}

@@ -1,0 +1,106 @@
+//! From settings to a client on tokio.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+
+use steadfast_client::{Client, Settings, SettingsError, Transition};
+use steadfast_h2::{Channel, ConnectionSettings, channel};
+
+use crate::host::TokioHost;
+use crate::timer::TokioTimer;
+
+/// A client on tokio: what [`connect`] answers.
+pub type TokioClient = Client<Channel<TokioTimer>, TokioTimer>;
+
+/// A client for the server that `settings` name.
+///
+/// The connection is kept by a task that is spawned here and ends with the last clone of the
+/// client. Nothing is dialed before the first call.
+///
+/// # Errors
+///
+/// [`SettingsError`] names every field that is wrong.
+///
+/// # Panics
+///
+/// Outside a tokio runtime.
+pub fn connect(settings: Settings) -> Result<TokioClient, SettingsError> {
+    builder(settings).connect()
+}
+
+/// A client with more to say than settings.
+#[must_use]
+pub fn builder(settings: Settings) -> Builder {
+    Builder {
+        settings,
+        connection: ConnectionSettings::default(),
+        seed: None,
+        listener: None,
+    }
+}
+
+type Listener = Arc<dyn Fn(&Transition) + Send + Sync>;
+
+/// Builds a client on tokio. Made by [`builder`].
+#[must_use = "a builder does nothing until `connect`"]
+pub struct Builder {
+    settings: Settings,
+    connection: ConnectionSettings,
+    seed: Option<u64>,
+    listener: Option<Listener>,
+}
+
+impl Builder {
+    /// How the connection is kept.
+    pub fn connection(mut self, connection: ConnectionSettings) -> Self {
+        self.connection = connection;
+        self
+    }
+
+    /// Starts the jitter of retries and reconnects. Default: random, drawn from the operating
+    /// system, so that no two clients of a fleet retry in step. A test gives a number.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Hears of every change of the breaker's state, one at a time and in order.
+    pub fn on_transition(mut self, listener: impl Fn(&Transition) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Arc::new(listener));
+        self
+    }
+
+    /// Builds the client and spawns the task that keeps its connection.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`] names every field that is wrong.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn connect(self) -> Result<TokioClient, SettingsError> {
+        let address = self.settings.parse()?;
+        let timer = TokioTimer::new();
+        let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+        let (channel, driver) = channel(address, TokioHost, timer, self.connection, seed);
+        tokio::spawn(driver);
+        match self.listener {
+            None => Client::new(channel, timer, &self.settings, seed),
+            Some(listener) => {
+                let listener = move |transition: &Transition| listener(transition);
+                Client::with_listener(channel, timer, &self.settings, seed, listener)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("settings", &self.settings)
+            .field("connection", &self.connection)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
