@@ -47,11 +47,12 @@ impl Backoff {
     /// for any `n` without overflow.
     #[must_use]
     pub fn ceiling(&self, n: u32) -> Duration {
-        1_u128
+        let max = self.max.as_nanos();
+        let nanos = 1_u128
             .checked_shl(n.saturating_sub(1))
             .and_then(|factor| self.base.as_nanos().checked_mul(factor))
-            .filter(|nanos| *nanos < self.max.as_nanos())
-            .map_or(self.max, from_nanos)
+            .unwrap_or(max);
+        from_nanos(nanos.min(max))
     }
 
     /// The wait before retry `n`, counted from 1: uniform in `[0, ceiling(n)]`.
@@ -61,7 +62,7 @@ impl Backoff {
     }
 }
 
-/// `nanos` as a duration; the caller knows that it is below another duration.
+/// `nanos` as a duration; the caller knows that it is not above another duration.
 fn from_nanos(nanos: u128) -> Duration {
     const PER_SECOND: u128 = 1_000_000_000;
     let seconds = u64::try_from(nanos / PER_SECOND).unwrap_or(u64::MAX);

@@ -40,8 +40,9 @@ impl Pushback {
         let mut values = values.into_iter();
         match (values.next(), values.next()) {
             (None, _) => Self::Absent,
-            (Some(value), None) => parse_millis(value)
-                .map_or(Self::Refused, |ms| Self::After(Duration::from_millis(ms))),
+            (Some(value), None) => parse_millis(value).map_or(Self::Refused, |ms| {
+                Self::After(Duration::from_millis(u64::from(ms)))
+            }),
             (Some(_), Some(_)) => Self::Refused,
         }
     }
@@ -49,19 +50,21 @@ impl Pushback {
 
 /// A plain decimal in `0..=2^31-1`. A minus sign is refused with all else: whether the
 /// number behind it is one changes nothing.
-fn parse_millis(value: &[u8]) -> Option<u64> {
+fn parse_millis(value: &[u8]) -> Option<u32> {
     let plain = match value {
         [b'0'] => true,
-        [b'1'..=b'9', rest @ ..] => rest.len() < 10 && rest.iter().all(u8::is_ascii_digit),
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
         _ => false,
     };
     if !plain {
         return None;
     }
-    let millis = value
+    value
         .iter()
-        .fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0'));
-    (millis <= i32::MAX as u64).then_some(millis)
+        .try_fold(0_i32, |sum, digit| {
+            sum.checked_mul(10)?.checked_add(i32::from(digit - b'0'))
+        })
+        .map(i32::unsigned_abs)
 }
 
 #[cfg(test)]

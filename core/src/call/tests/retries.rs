@@ -50,7 +50,9 @@ fn the_first_condition_that_fails_names_the_end() {
     let judge = |case: &Case| {
         let mut protection = unbroken();
         if case.spent {
-            while protection.budget.on_failure() {}
+            for _ in 0..5 {
+                let _ = protection.budget.on_failure();
+            }
         }
         let before = protection.budget.millitokens();
         let mut random = highest();
