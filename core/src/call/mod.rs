@@ -224,6 +224,9 @@ impl Call {
     /// order: the deadline has not passed, the budget allows it, attempts are left, the
     /// request can be sent again, the delay asked for is at most the longest backoff, and
     /// the wait ends before the deadline.
+    ///
+    /// Without an attempt under way, which is the driver's mistake, the call ends with
+    /// [`End::Abandoned`] and nothing is counted.
     pub fn handle_result(
         &mut self,
         result: Classification,

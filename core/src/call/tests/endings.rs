@@ -248,3 +248,21 @@ fn every_end_says_why() {
         assert_eq!(end.to_string(), text);
     }
 }
+
+#[test]
+fn a_result_without_an_attempt_ends_the_call_and_counts_for_nothing() {
+    let retry = Classification::RETRY;
+    let mut protection = unbroken();
+    let mut call = Call::new(policy(3), None);
+    let next = call.handle_result(retry, true, at(0), &mut protection, &mut highest());
+    assert_eq!(next, Next::Finish(End::Abandoned));
+    assert_over(&mut call, &mut protection);
+
+    let mut call = started(policy(3), None, &mut protection);
+    let next = call.handle_result(retry, true, at(0), &mut protection, &mut highest());
+    assert!(matches!(next, Next::Wait(_)));
+    let next = call.handle_result(retry, true, at(0), &mut protection, &mut highest());
+    assert_eq!(next, Next::Finish(End::Abandoned));
+    assert_eq!((paid(&protection), told(&protection)), (1_000, (0, 1)));
+    assert_over(&mut call, &mut protection);
+}
