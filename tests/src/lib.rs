@@ -7,8 +7,30 @@ pub mod carts {
     tonic::include_proto!("carts.v1");
 }
 
+pub mod peer;
 pub mod script;
 pub mod server;
+pub mod world;
 
+use steadfast_tokio::CallKind;
+
+pub use self::peer::Peer;
 pub use self::script::{Answer, Script, Seen, unavailable};
 pub use self::server::{Server, nobody};
+pub use self::world::{PipeHost, World, piped};
+
+/// A request that is known to be a unary call's.
+pub fn unary<M>(message: M) -> tonic::Request<M> {
+    let mut request = tonic::Request::new(message);
+    request.extensions_mut().insert(CallKind::Unary);
+    request
+}
+
+/// An item to add.
+#[must_use]
+pub fn item(bytes: &[u8]) -> carts::AddItemRequest {
+    carts::AddItemRequest {
+        cart: "c1".to_owned(),
+        item: bytes.to_vec(),
+    }
+}

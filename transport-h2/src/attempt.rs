@@ -33,15 +33,20 @@ pub struct Attempt<C: Timer> {
 
 enum Step<C: Timer> {
     /// Waits for a connection that takes streams.
-    Connecting {
-        waiter: Waiter<C>,
-        request: Option<http::Request<RequestBody>>,
-    },
+    Connecting(Box<Connecting<C>>),
     /// The request is h2's; waits for the response's headers.
     Sent {
         response: ResponseFuture,
         stream: Option<Stream<C>>,
     },
+    /// The connection broke as the request was given to it.
+    Failed(Option<AttemptError>),
+}
+
+/// Boxed, so that an attempt which finds a ready connection carries no request about.
+struct Connecting<C> {
+    waiter: Waiter<C>,
+    request: Option<http::Request<RequestBody>>,
 }
 
 /// What belongs to one stream as long as somebody waits for its response.
@@ -52,12 +57,26 @@ struct Stream<C: Timer> {
 }
 
 impl<C: Timer> Attempt<C> {
-    pub(crate) fn new(shared: Arc<Shared<C>>, request: http::Request<RequestBody>) -> Self {
-        Self {
-            step: Step::Connecting {
-                waiter: Waiter::new(shared),
+    pub(crate) fn new(shared: &Arc<Shared<C>>, request: http::Request<RequestBody>) -> Self {
+        let step = match shared.ready() {
+            Some(ready) => Step::send(Arc::clone(shared), ready, request),
+            None => Step::Connecting(Box::new(Connecting {
+                waiter: Waiter::new(Arc::clone(shared)),
                 request: Some(request),
+            })),
+        };
+        Self { step }
+    }
+}
+
+impl<C: Timer> Step<C> {
+    fn send(shared: Arc<Shared<C>>, ready: Ready<C>, request: http::Request<RequestBody>) -> Self {
+        match send(shared, ready, request) {
+            Ok((response, stream)) => Self::Sent {
+                response,
+                stream: Some(stream),
             },
+            Err(error) => Self::Failed(Some(error)),
         }
     }
 }
@@ -68,15 +87,11 @@ impl<C: Timer + Unpin> Future for Attempt<C> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             match &mut self.step {
-                Step::Connecting { waiter, request } => {
-                    let ready = ready!(waiter.poll_ready(cx))?;
-                    let request = request.take().expect("polled after it ended");
-                    let shared = Arc::clone(waiter.shared());
-                    let (response, stream) = send(shared, ready, request)?;
-                    self.step = Step::Sent {
-                        response,
-                        stream: Some(stream),
-                    };
+                Step::Connecting(connecting) => {
+                    let ready = ready!(connecting.waiter.poll_ready(cx))?;
+                    let request = connecting.request.take().expect("polled after it ended");
+                    let shared = Arc::clone(connecting.waiter.shared());
+                    self.step = Step::send(shared, ready, request);
                 }
                 Step::Sent { response, stream } => {
                     let answer = ready!(Pin::new(response).poll(cx));
@@ -92,6 +107,9 @@ impl<C: Timer + Unpin> Future for Attempt<C> {
                         }
                         Err(error) => Err(stream.error(error)),
                     });
+                }
+                Step::Failed(error) => {
+                    return Poll::Ready(Err(error.take().expect("polled after it ended")));
                 }
             }
         }
@@ -218,8 +236,9 @@ impl<C: Timer> fmt::Debug for ResponseStream<C> {
 impl<C: Timer> fmt::Debug for Attempt<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.step {
-            Step::Connecting { .. } => "Attempt(connecting)",
+            Step::Connecting(_) => "Attempt(connecting)",
             Step::Sent { .. } => "Attempt(sent)",
+            Step::Failed(_) => "Attempt(failed)",
         })
     }
 }

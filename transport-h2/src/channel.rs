@@ -53,7 +53,7 @@ impl<C: Timer + Unpin> Transport<http::Request<RequestBody>> for Channel<C> {
     type Future = Attempt<C>;
 
     fn attempt(&self, request: http::Request<RequestBody>) -> Attempt<C> {
-        Attempt::new(Arc::clone(&self.handle.shared), request)
+        Attempt::new(&self.handle.shared, request)
     }
 }
 

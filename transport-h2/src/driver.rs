@@ -86,7 +86,7 @@ enum DialStep<S, C> {
     /// On the way to a byte stream and our half of the HTTP/2 handshake.
     Dial(Dial<S>),
     /// Waiting for the server's SETTINGS.
-    Settings(Http2<Tap<S>, Bytes>, Ready<C>),
+    Settings(Box<Http2<Tap<S>, Bytes>>, Ready<C>),
 }
 
 impl<H: Host, C: Timer + Clone> Driver<H, C> {
@@ -175,14 +175,14 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
                 }
                 Poll::Ready(Ok((sender, http2, passed))) => {
                     let live = Live::new(self.shared.timer.clone(), passed);
-                    dialing.step = DialStep::Settings(http2, Ready { sender, live });
+                    dialing.step = DialStep::Settings(Box::new(http2), Ready { sender, live });
                 }
             }
         }
         let DialStep::Settings(http2, ready) = &mut dialing.step else {
             return false;
         };
-        match Pin::new(http2).poll(cx) {
+        match Pin::new(http2.as_mut()).poll(cx) {
             Poll::Ready(ended) => {
                 self.on_dial_failed(ConnectError::handshake(address, ended.err()))
             }
@@ -201,7 +201,7 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
             .handle_served(generation, self.shared.timer.now());
         self.current = Some(Link {
             generation,
-            http2,
+            http2: *http2,
             live: Arc::clone(&ready.live),
         });
         self.shared.set_status(Status::Ready(ready));

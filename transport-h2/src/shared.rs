@@ -84,6 +84,14 @@ impl<C> Shared<C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A connection that takes streams, if there is one now.
+    pub(crate) fn ready(&self) -> Option<Ready<C>> {
+        match &self.lock().status {
+            Status::Ready(ready) if !ready.live.is_over() => Some(ready.clone()),
+            _ => None,
+        }
+    }
+
     /// The driver looks in, and asks to be woken when there is something new.
     pub(crate) fn visit(&self, waker: &Waker) -> Visit {
         let mut state = self.lock();

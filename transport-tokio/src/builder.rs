@@ -29,7 +29,6 @@ pub fn connect(settings: Settings) -> Result<TokioClient, SettingsError> {
 }
 
 /// A client with more to say than settings.
-#[must_use]
 pub fn builder(settings: Settings) -> Builder {
     Builder {
         settings,

@@ -1,0 +1,59 @@
+//! An HTTP/2 peer that answers by a script of its own, as no gRPC server would.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::Request;
+use steadfast_tokio::{Settings, TokioClient};
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
+
+use crate::world::{PipeHost, piped};
+
+/// What a peer does with a request.
+pub type Respond = dyn Fn(usize, Request<RecvStream>, SendResponse<Bytes>) + Send + Sync;
+
+/// A client whose every connection is served by a function.
+#[derive(Debug)]
+pub struct Peer {
+    /// The client under test.
+    pub client: TokioClient,
+}
+
+impl Peer {
+    /// Serves HTTP/2 by `respond`, which is told the number of the request, from 0, over all
+    /// connections. What it keeps of the response is kept until the connection ends.
+    ///
+    /// # Panics
+    ///
+    /// On invalid settings.
+    #[must_use]
+    pub fn new(
+        settings: Settings,
+        respond: impl Fn(usize, Request<RecvStream>, SendResponse<Bytes>) + Send + Sync + 'static,
+    ) -> Self {
+        let (host, connections) = PipeHost::new();
+        tokio::spawn(serve(connections, Arc::new(respond)));
+        Self {
+            client: piped(host, settings, |_| {}),
+        }
+    }
+}
+
+async fn serve(mut connections: mpsc::UnboundedReceiver<DuplexStream>, respond: Arc<Respond>) {
+    let requests = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    while let Some(stream) = connections.recv().await {
+        let (respond, requests) = (Arc::clone(&respond), Arc::clone(&requests));
+        tokio::spawn(async move {
+            let Ok(mut connection) = h2::server::handshake(stream).await else {
+                return;
+            };
+            while let Some(Ok((request, response))) = connection.accept().await {
+                let number = requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                respond(number, request, response);
+            }
+        });
+    }
+}
