@@ -7,6 +7,7 @@ pub mod carts {
     tonic::include_proto!("carts.v1");
 }
 
+pub mod clock;
 pub mod peer;
 pub mod script;
 pub mod server;
@@ -14,6 +15,7 @@ pub mod world;
 
 use steadfast_tokio::CallKind;
 
+pub use self::clock::HeldClock;
 pub use self::peer::Peer;
 pub use self::script::{Answer, Script, Seen, unavailable};
 pub use self::server::{Server, nobody};

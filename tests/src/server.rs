@@ -62,7 +62,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+            // Dropping it waits until its sockets are closed, which only a thread that runs no
+            // tasks may do.
+            let _ = std::thread::spawn(move || drop(runtime)).join();
         }
     }
 }
