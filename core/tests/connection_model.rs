@@ -290,7 +290,7 @@ impl Pair {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 128,
+        cases: 64,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
