@@ -9,6 +9,7 @@ pub mod carts {
 
 pub mod clock;
 pub mod peer;
+pub mod raw;
 pub mod script;
 pub mod server;
 pub mod world;
@@ -17,6 +18,7 @@ use steadfast_tokio::CallKind;
 
 pub use self::clock::HeldClock;
 pub use self::peer::Peer;
+pub use self::raw::Raw;
 pub use self::script::{Answer, Script, Seen, unavailable};
 pub use self::server::{Server, nobody};
 pub use self::world::{PipeHost, World, piped};

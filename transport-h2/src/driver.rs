@@ -120,6 +120,8 @@ impl<H: Host, C: Timer + Clone> Future for Driver<H, C> {
         let mut this = self.project();
         let keeper = this.keeper;
         loop {
+            // What the machine has asked for comes before a new demand on it.
+            while keeper.act() {}
             keeper.look_in(cx);
             if keeper.act() || keeper.poll_dialing(cx) || keeper.poll_current(cx) {
                 continue;
@@ -220,11 +222,7 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
 
     /// Tells the calls of a failure that the machine has taken in.
     fn fail(&mut self, error: Arc<ConnectError>) {
-        let status = match self.machine.poll_timeout() {
-            Some(until) => Status::Failed { until },
-            None => Status::Waiting,
-        };
-        self.shared.set_failed(error, status);
+        self.shared.set_failed(error, self.machine.poll_timeout());
     }
 
     /// Whether the connection is lost to new calls.

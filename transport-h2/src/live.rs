@@ -33,7 +33,7 @@ pub(crate) struct Live<C> {
     /// It takes no more streams; an attempt found out before the driver did.
     dead: AtomicBool,
     /// A call was answered on it.
-    served: AtomicBool,
+    answered: AtomicBool,
     streams: AtomicUsize,
     idle_since: AtomicU64,
 }
@@ -45,7 +45,7 @@ impl<C: Timer> Live<C> {
             timer,
             passed,
             dead: AtomicBool::new(false),
-            served: AtomicBool::new(false),
+            answered: AtomicBool::new(false),
             streams: AtomicUsize::new(0),
             idle_since: AtomicU64::new(now),
         })
@@ -82,8 +82,10 @@ impl<C> Live<C> {
         self.dead.load(Ordering::Acquire) || self.passed.goaway().is_some()
     }
 
+    /// Whether the connection was of use: a call was answered on it, or is being worked on as
+    /// the server says goodbye. One that never was is not dialed again at once.
     pub(crate) fn served(&self) -> bool {
-        self.served.load(Ordering::Acquire)
+        self.answered.load(Ordering::Acquire) || self.passed.goaway_accepts()
     }
 }
 
@@ -96,8 +98,8 @@ pub(crate) struct StreamGuard<C: Timer> {
 impl<C: Timer> StreamGuard<C> {
     /// The server answered.
     pub(crate) fn on_answer(&self) {
-        if !self.live.served() {
-            self.live.served.store(true, Ordering::Release);
+        if !self.live.answered.load(Ordering::Relaxed) {
+            self.live.answered.store(true, Ordering::Release);
         }
     }
 

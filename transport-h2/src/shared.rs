@@ -18,12 +18,11 @@ pub(crate) struct Shared<C> {
 
 struct State<C> {
     status: Status<C>,
-    /// Connection attempts that failed so far: a call that waits sees the next one.
-    failures: u64,
-    last_error: Option<Arc<ConnectError>>,
-    /// Calls that wait for a connection, by their tickets.
+    /// Calls that wait for a connection, by their places.
     waiters: BTreeMap<u64, Waker>,
-    next_waiter: u64,
+    /// Calls whose wait has failed, until they look.
+    failed: BTreeMap<u64, Arc<ConnectError>>,
+    next_place: u64,
     /// Request bodies on their way to the driver, which sends them.
     pumps: Vec<Pump>,
     driver: Option<Waker>,
@@ -34,8 +33,9 @@ pub(crate) enum Status<C> {
     /// None; it will be dialed if somebody waits, or is being dialed.
     Waiting,
     Ready(Ready<C>),
-    /// The last attempt failed, and the next is not before then.
+    /// The last attempt failed so, and the next is not before then.
     Failed {
+        error: Arc<ConnectError>,
         until: Instant,
     },
     Closed,
@@ -45,13 +45,7 @@ pub(crate) enum Status<C> {
 /// A call's place among those that wait for a connection. Dropped with the call.
 pub(crate) struct Waiter<C> {
     shared: Arc<Shared<C>>,
-    place: Option<Place>,
-}
-
-struct Place {
-    id: u64,
-    /// Failures when it began to wait.
-    failures: u64,
+    place: Option<u64>,
 }
 
 /// What the driver finds on a visit.
@@ -70,10 +64,9 @@ impl<C> Shared<C> {
             timer,
             state: Mutex::new(State {
                 status: Status::Waiting,
-                failures: 0,
-                last_error: None,
                 waiters: BTreeMap::new(),
-                next_waiter: 0,
+                failed: BTreeMap::new(),
+                next_place: 0,
                 pumps: Vec::new(),
                 driver: None,
             }),
@@ -120,14 +113,22 @@ impl<C> Shared<C> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// A connection attempt failed: who waits fails with it.
-    pub(crate) fn set_failed(&self, error: Arc<ConnectError>, status: Status<C>) {
-        {
+    /// A connection attempt failed: who waits fails with it, and waits no longer. The next
+    /// attempt is not before `until`, if that is still to come.
+    pub(crate) fn set_failed(&self, error: Arc<ConnectError>, until: Option<Instant>) {
+        let waiters = {
             let mut state = self.lock();
-            state.failures += 1;
-            state.last_error = Some(error);
-        }
-        self.set_status(status);
+            let waiters = std::mem::take(&mut state.waiters);
+            for place in waiters.keys() {
+                state.failed.insert(*place, Arc::clone(&error));
+            }
+            waiters
+        };
+        self.set_status(match until {
+            Some(until) => Status::Failed { error, until },
+            None => Status::Waiting,
+        });
+        waiters.into_values().for_each(Waker::wake);
     }
 
     /// Hands a request body to the driver.
@@ -173,32 +174,27 @@ impl<C: Timer> Waiter<C> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Ready<C>, AttemptError>> {
         let mut state = self.shared.lock();
-        let failed = match &state.status {
+        let failed = self.place.and_then(|place| state.failed.remove(&place));
+        if let Some(error) = failed {
+            return Poll::Ready(Err(error.attempt_error()));
+        }
+        match &state.status {
             Status::Ready(ready) if !ready.live.is_over() => return Poll::Ready(Ok(ready.clone())),
+            Status::Failed { error, until } if self.shared.timer.now() < *until => {
+                return Poll::Ready(Err(error.attempt_error()));
+            }
             Status::Closed => return Poll::Ready(Err(error::closed())),
             Status::DriverGone => {
                 return Poll::Ready(Err(error::driver_gone(&self.shared.address)));
             }
-            Status::Failed { until } => self.shared.timer.now() < *until,
-            Status::Waiting | Status::Ready(_) => false,
-        };
-        let failed = failed
-            || self
-                .place
-                .as_ref()
-                .is_some_and(|place| place.failures != state.failures);
-        if failed && let Some(error) = &state.last_error {
-            return Poll::Ready(Err(error.attempt_error()));
+            Status::Waiting | Status::Failed { .. } | Status::Ready(_) => {}
         }
         let first = state.waiters.is_empty();
-        let place = self.place.get_or_insert_with(|| {
-            state.next_waiter += 1;
-            Place {
-                id: state.next_waiter,
-                failures: state.failures,
-            }
+        let place = *self.place.get_or_insert_with(|| {
+            state.next_place += 1;
+            state.next_place
         });
-        state.waiters.insert(place.id, cx.waker().clone());
+        state.waiters.insert(place, cx.waker().clone());
         let driver = state.driver.clone().filter(|_| first);
         drop(state);
         if let Some(driver) = driver {
@@ -211,7 +207,9 @@ impl<C: Timer> Waiter<C> {
 impl<C> Drop for Waiter<C> {
     fn drop(&mut self) {
         if let Some(place) = &self.place {
-            self.shared.lock().waiters.remove(&place.id);
+            let mut state = self.shared.lock();
+            state.waiters.remove(place);
+            state.failed.remove(place);
         }
     }
 }

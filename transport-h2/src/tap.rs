@@ -42,6 +42,13 @@ impl Passed {
         came.then(|| self.goaway_last.load(Ordering::Acquire))
     }
 
+    /// A GOAWAY came, and it does not disown the requests that have left.
+    pub(crate) fn goaway_accepts(&self) -> bool {
+        let written = self.last_written.load(Ordering::Acquire);
+        self.goaway()
+            .is_some_and(|last| (1..=last).contains(&written))
+    }
+
     /// Whether any byte of the stream's request was handed to the peer's connection.
     pub(crate) fn was_written(&self, stream: u32) -> bool {
         stream <= self.last_written.load(Ordering::Acquire)

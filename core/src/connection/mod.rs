@@ -23,6 +23,7 @@
 //! An old connection that still finishes its streams after a GOAWAY is the driver's to keep:
 //! every dial has a generation, and word about an earlier one changes nothing here.
 
+use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use crate::latch::Latch;
@@ -109,7 +110,7 @@ pub struct Connection {
     not_before: Instant,
     generation: u64,
     latch: Latch,
-    action: Option<ConnectionAction>,
+    actions: VecDeque<ConnectionAction>,
     /// The latest time seen, so that a clock stepping back changes nothing.
     now: Instant,
 }
@@ -149,7 +150,7 @@ impl Connection {
             not_before: Instant::ZERO,
             generation: 0,
             latch: Latch::Unset,
-            action: None,
+            actions: VecDeque::new(),
             now: Instant::ZERO,
         }
     }
@@ -222,11 +223,12 @@ impl Connection {
     /// The client closes, for good.
     pub fn handle_close(&mut self) {
         let generation = self.generation;
-        self.action = match self.state {
+        let action = match self.state {
             State::Dialing { .. } => Some(ConnectionAction::Abandon { generation }),
             State::Ready { .. } => Some(ConnectionAction::Retire { generation }),
             _ => None,
         };
+        self.actions.extend(action);
         self.latch.on_closed();
         self.state = State::Closed;
     }
@@ -239,7 +241,8 @@ impl Connection {
             State::Paced { until } if now >= *until => self.dial(now),
             State::Dialing { until } if now >= *until => {
                 self.fail(now, random);
-                self.action = Some(ConnectionAction::Abandon { generation });
+                self.actions
+                    .push_back(ConnectionAction::Abandon { generation });
             }
             State::TransientFailure { until } if now >= *until => self.state = State::Idle,
             State::Ready { look_at } if now >= *look_at => {
@@ -249,7 +252,8 @@ impl Connection {
                 };
                 *look_at = idle_since.saturating_add(self.settings.idle_timeout);
                 if now >= *look_at {
-                    self.action = Some(ConnectionAction::Retire { generation });
+                    self.actions
+                        .push_back(ConnectionAction::Retire { generation });
                     self.state = State::Idle;
                 }
             }
@@ -269,9 +273,9 @@ impl Connection {
         }
     }
 
-    /// What to do, if anything. Drain it after every input.
+    /// What to do next, if anything, in order. Drain it after every input, before the next.
     pub fn poll_action(&mut self) -> Option<ConnectionAction> {
-        self.action.take()
+        self.actions.pop_front()
     }
 
     fn advance(&mut self, now: Instant) -> Instant {
@@ -285,7 +289,7 @@ impl Connection {
         self.state = State::Dialing {
             until: now.saturating_add(self.settings.connect_timeout),
         };
-        self.action = Some(ConnectionAction::Dial {
+        self.actions.push_back(ConnectionAction::Dial {
             generation: self.generation,
         });
     }
