@@ -4,31 +4,10 @@ use std::error::Error;
 use std::fmt;
 
 use http_body::Body;
-use steadfast_core::{Transport, Unprocessed};
+use steadfast_core::{Progress, Transport, Unprocessed};
 use tonic::{Code, Status};
 
 use crate::request::RequestBody;
-
-/// How far a request got: the fact that decides whether the server may have acted on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Progress {
-    /// It never left this process.
-    NotSent,
-    /// It was sent, and the server said that it did not process it.
-    NotProcessed,
-    /// The server may have acted on it, or has.
-    MaybeProcessed,
-}
-
-impl fmt::Display for Progress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotSent => "not sent",
-            Self::NotProcessed => "sent, not processed",
-            Self::MaybeProcessed => "may have been processed",
-        })
-    }
-}
 
 /// An attempt that brought no gRPC answer: no connection, or a stream that was reset or cut.
 ///
@@ -40,6 +19,7 @@ pub struct AttemptError {
     progress: Progress,
     unprocessed: Option<Unprocessed>,
     http2_code: Option<u32>,
+    untried: bool,
 }
 
 impl AttemptError {
@@ -51,7 +31,20 @@ impl AttemptError {
             progress,
             unprocessed: None,
             http2_code: None,
+            untried: false,
         }
+    }
+
+    /// Nothing was tried: the transport failed the attempt at once with what an earlier one
+    /// had found out, such as a connection that is backing off.
+    ///
+    /// It says nothing new about the server, so the breaker ignores it: a server that restarts
+    /// in a moment must not be shut out for ten seconds because one refused connection was
+    /// told to a hundred calls.
+    #[must_use]
+    pub fn untried(mut self) -> Self {
+        self.untried = true;
+        self
     }
 
     /// Lets the client send the request again within the same attempt, as far as gRFC A6
@@ -100,6 +93,7 @@ impl AttemptError {
             status: self.status,
             progress: self.progress,
             http2_code: self.http2_code,
+            untried: self.untried,
         }
     }
 }
@@ -122,15 +116,22 @@ pub(crate) struct Failure {
     pub(crate) status: Status,
     pub(crate) progress: Progress,
     pub(crate) http2_code: Option<u32>,
+    pub(crate) untried: bool,
 }
 
 impl Failure {
     /// The server answered with this status, so it had the request.
     pub(crate) fn answered(status: Status) -> Self {
+        Self::unanswered(status, Progress::MaybeProcessed)
+    }
+
+    /// Nothing came back by then.
+    pub(crate) fn unanswered(status: Status, progress: Progress) -> Self {
         Self {
             status,
-            progress: Progress::MaybeProcessed,
+            progress,
             http2_code: None,
+            untried: false,
         }
     }
 }

@@ -13,7 +13,8 @@ use std::time::Duration;
 use http::{HeaderMap, response};
 use pin_project_lite::pin_project;
 use steadfast_core::{
-    Call, Classification, End, Instant, Next, Random, SeededRandom, Timer, WaitReason,
+    BreakerOutcome, Call, Classification, End, Instant, Next, Progress, Random, SeededRandom,
+    Timer, WaitReason,
 };
 use tonic::{Code, Status};
 
@@ -53,6 +54,7 @@ pin_project! {
 
 pin_project! {
     #[project = StepProj]
+    #[project_ref = StepRef]
     enum Step<F, B> {
         /// Between attempts, before the first and after the last.
         Waiting,
@@ -125,11 +127,11 @@ enum Act<T: GrpcTransport, C: Timer> {
 /// if the deadline has come in the same moment.
 fn poll_step<T: GrpcTransport, C: Timer>(
     flight: &mut Flight<T, C>,
-    step: Pin<&mut Step<T::Future, T::Body>>,
+    mut step: Pin<&mut Step<T::Future, T::Body>>,
     mut sleeper: Pin<&mut Sleeper<C::Sleep>>,
     cx: &mut Context<'_>,
 ) -> Poll<Act<T, C>> {
-    match step.project() {
+    match step.as_mut().project() {
         StepProj::Waiting => {}
         StepProj::Attempting { attempt } => {
             if let Poll::Ready(result) = attempt.poll(cx) {
@@ -153,7 +155,11 @@ fn poll_step<T: GrpcTransport, C: Timer>(
                 .as_mut()
                 .poll_until(wait.until, &flight.client.shared.timer, cx)
         );
-        if let Some(act) = flight.on_timeout(now) {
+        let progress = match step.as_ref().project_ref() {
+            StepRef::Attempting { attempt } => flight.client.transport.progress(attempt),
+            StepRef::Waiting | StepRef::Holding { .. } => Progress::MaybeProcessed,
+        };
+        if let Some(act) = flight.on_timeout(now, progress) {
             return Poll::Ready(act);
         }
     }
@@ -294,13 +300,16 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
     fn on_failure(&mut self, failure: Failure) -> Act<T, C> {
         let now = self.client.shared.timer.now();
         if failure.status.code() == Code::Cancelled
-            && let Some(act) = self.on_timeout(now)
+            && let Some(act) = self.on_timeout(now, failure.progress)
         {
             // Both sides run the same timer; the server's reset may arrive first.
             return act;
         }
         let outcome = Outcome::failed(self.replay.path(), &failure);
-        let judged = self.client.shared.classify.judge(&outcome);
+        let mut judged = self.client.shared.classify.judge(&outcome);
+        if failure.untried {
+            judged.breaker = BreakerOutcome::Ignored;
+        }
         self.failed.push(self.attempt.report(&failure, now));
         self.last = Some(failure.status);
         match self.settle(judged, Some(now)).0 {
@@ -312,15 +321,19 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
         }
     }
 
-    /// Time passed; `None` if nothing is due.
-    fn on_timeout(&mut self, now: Instant) -> Option<Act<T, C>> {
+    /// Time passed, with an attempt's request that far if one is under way. `None` if nothing
+    /// is due.
+    fn on_timeout(&mut self, now: Instant, progress: Progress) -> Option<Act<T, C>> {
         let attempting = self.call.is_attempting();
         let shared = &self.client.shared;
         let next = shared.protect(|protection| self.call.handle_timeout(now, protection))?;
         if attempting {
-            let status = Status::deadline_exceeded("the deadline passed first");
-            self.failed
-                .push(self.attempt.report(&Failure::answered(status), now));
+            let status = Status::deadline_exceeded(match progress {
+                Progress::NotSent => "the deadline passed before its request was sent",
+                _ => "the deadline passed before an answer came",
+            });
+            let failure = Failure::unanswered(status, progress);
+            self.failed.push(self.attempt.report(&failure, now));
         }
         Some(self.follow(next, now))
     }
@@ -381,7 +394,11 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
     fn deadline_exceeded(&self) -> Status {
         let attempts = self.call.attempts();
         let plural = if attempts == 1 { "" } else { "s" };
-        let mut message = format!("the deadline passed after {attempts} attempt{plural}");
+        let unsent = match self.failed.last() {
+            Some(attempt) if attempt.progress == Progress::NotSent => ", the last not sent yet",
+            _ => "",
+        };
+        let mut message = format!("the deadline passed after {attempts} attempt{plural}{unsent}");
         if let Some(last) = &self.last {
             let code = core_code(last.code());
             message = format!("{message}; before it: {code}: {}", last.message());

@@ -51,7 +51,7 @@ mod sleeper;
 mod status;
 
 pub use self::address::{Address, InvalidAddress};
-pub use self::attempt::{AttemptError, GrpcTransport, Progress};
+pub use self::attempt::{AttemptError, GrpcTransport};
 pub use self::call::{CallFuture, Response};
 pub use self::client::Client;
 pub use self::options::{CallKind, Deadline, ReplayLimit};
@@ -64,7 +64,7 @@ pub use self::sleeper::Sleeper;
 
 pub use steadfast_core::{
     BreakerOutcome, BreakerPolicy, BreakerSettings, BreakerState, Classification, Counts,
-    DefaultPolicy, End, Instant, NeverOpen, ProbeVerdict, Pushback, Random, Rejected, RetryBudget,
-    RetryOutcome, SeededRandom, Timer, Transition, Transport, Unprocessed, WaitReason, check,
-    policy_fn,
+    DefaultPolicy, End, Instant, NeverOpen, ProbeVerdict, Progress, Pushback, Random, Rejected,
+    RetryBudget, RetryOutcome, SeededRandom, Timer, Transition, Transport, Unprocessed, WaitReason,
+    check, policy_fn,
 };

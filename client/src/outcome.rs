@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use steadfast_core::{Classification, PUSHBACK_TRAILER, Pushback};
+use steadfast_core::{Classification, PUSHBACK_TRAILER, Progress, Pushback};
 use tonic::{Code, Status};
 
-use crate::attempt::{Failure, Progress, core_code};
+use crate::attempt::{Failure, core_code};
 
 /// The result of one attempt, as a classifier sees it.
 #[derive(Clone, Copy, Debug)]

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_core::{End, Rejected, WaitReason};
+use steadfast_core::{End, Progress, Rejected, WaitReason};
 use tonic::{Code, Status};
 
-use crate::attempt::Progress;
+use crate::attempt::core_code;
 
 /// One attempt of a failed call.
 #[derive(Clone, Debug)]
@@ -112,11 +112,12 @@ impl fmt::Display for CallReport {
             }
             write!(
                 f,
-                "attempt {}: {} in {:?} ({}); ",
+                "attempt {}: {} in {:?} ({}): {}; ",
                 n + 1,
-                crate::attempt::core_code(attempt.code),
+                core_code(attempt.code),
                 attempt.took,
                 attempt.progress,
+                attempt.message,
             )?;
         }
         write!(f, "ended: {}", self.end)

@@ -103,6 +103,6 @@ pub use self::connection::{
 pub use self::latch::Latch;
 pub use self::pushback::{PUSHBACK_TRAILER, Pushback};
 pub use self::random::{Random, SeededRandom};
-pub use self::seam::{Timer, Transport};
+pub use self::seam::{Progress, Timer, Transport};
 pub use self::time::Instant;
 pub use self::timeout::{EncodedTimeout, InvalidTimeout, TIMEOUT_HEADER, decode_timeout};

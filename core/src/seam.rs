@@ -3,9 +3,32 @@
 //! Everything above this seam (deadlines, retries, breaker) is the same whether an attempt
 //! goes over HTTP/2, into a script of a test, or through a wrapped service of the user's.
 
+use core::fmt;
 use core::future::Future;
+use core::pin::Pin;
 
 use crate::Instant;
+
+/// How far a request got: the fact that decides whether the server may have acted on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Progress {
+    /// It never left this process.
+    NotSent,
+    /// It was sent, and the server said that it did not process it.
+    NotProcessed,
+    /// The server may have acted on it, or has.
+    MaybeProcessed,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotSent => "not sent",
+            Self::NotProcessed => "sent, not processed",
+            Self::MaybeProcessed => "may have been processed",
+        })
+    }
+}
 
 /// Makes one attempt: a request in, the future of a response out.
 ///
@@ -37,6 +60,13 @@ pub trait Transport<Request> {
 
     /// Starts one attempt.
     fn attempt(&self, request: Request) -> Self::Future;
+
+    /// How far the request of an attempt under way has got, for a call whose deadline passes
+    /// meanwhile. A transport that can't tell leaves it at [`Progress::MaybeProcessed`].
+    fn progress(&self, attempt: Pin<&Self::Future>) -> Progress {
+        let _ = attempt;
+        Progress::MaybeProcessed
+    }
 }
 
 /// Tells the time and waits for a point of it.
@@ -74,4 +104,40 @@ pub trait Timer {
 
     /// Waits until `deadline`, or not at all if that has passed.
     fn sleep_until(&self, deadline: Instant) -> Self::Sleep;
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+    use core::future::{Ready, ready};
+
+    use super::*;
+
+    struct Plain;
+
+    impl Transport<()> for Plain {
+        type Response = ();
+        type Error = ();
+        type Future = Ready<Result<(), ()>>;
+
+        fn attempt(&self, (): ()) -> Self::Future {
+            ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_transport_that_can_not_tell_may_have_sent_it() {
+        let attempt = Plain.attempt(());
+        assert_eq!(Plain.progress(Pin::new(&attempt)), Progress::MaybeProcessed);
+    }
+
+    #[test]
+    fn progress_reads_as_a_fact_about_the_request() {
+        assert_eq!(Progress::NotSent.to_string(), "not sent");
+        assert_eq!(Progress::NotProcessed.to_string(), "sent, not processed");
+        assert_eq!(
+            Progress::MaybeProcessed.to_string(),
+            "may have been processed"
+        );
+    }
 }

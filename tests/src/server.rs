@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::TcpIncoming;
 
 use crate::script::Script;
 
@@ -42,9 +42,10 @@ impl Server {
             TcpListener::from_std(listener).expect("a listener")
         };
         let address = listener.local_addr().expect("bound");
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let serve = tonic::transport::Server::builder()
             .add_service(script.service())
-            .serve_with_incoming(TcpListenerStream::new(listener));
+            .serve_with_incoming(incoming);
         runtime.spawn(serve);
         Self {
             address,

@@ -65,6 +65,19 @@ impl World {
     /// On invalid settings.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
+        Self::heard(settings, |_| {})
+    }
+
+    /// The same, with somebody else who hears of transitions, after they were noted.
+    ///
+    /// # Panics
+    ///
+    /// On invalid settings.
+    #[must_use]
+    pub fn heard(
+        settings: Settings,
+        listener: impl Fn(&Transition) + Send + Sync + 'static,
+    ) -> Self {
         let script = Script::new();
         let (host, connections) = PipeHost::new();
         let incoming = UnboundedReceiverStream::new(connections).map(Ok::<_, std::io::Error>);
@@ -80,6 +93,7 @@ impl World {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(*transition);
+            listener(transition);
         });
         Self {
             script,

@@ -1,6 +1,6 @@
 //! The breaker between a client and a tonic server, in paused time.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast_tests::{Answer, World, item, unary, unavailable};
@@ -231,41 +231,33 @@ async fn a_probe_that_hangs_frees_its_slot_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_may_call_and_panic() {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let (host, connections) = steadfast_tests::PipeHost::new();
-    drop(connections);
-    let told = Arc::clone(&heard);
-    let client = steadfast_tests::piped(host, one_attempt(), move |transition| {
-        told.lock().unwrap().push(transition.to);
+async fn a_panic_of_the_listener_reaches_one_caller_and_loses_nothing() {
+    let world = World::heard(one_attempt(), |transition| {
         assert!(transition.to != BreakerState::Open, "a bug in the listener");
     });
-    let call = |client: &steadfast_tokio::TokioClient| {
-        let mut carts =
-            steadfast_tests::carts::cart_service_client::CartServiceClient::new(client.clone());
+    world.script.otherwise(unavailable(None));
+    let call = || {
+        let mut carts = world.carts();
         tokio::spawn(async move { carts.add_item(unary(item(b"x"))).await })
     };
     for _ in 0..4 {
-        call(&client)
-            .await
-            .expect("no panic")
-            .expect_err("nobody serves");
+        call().await.expect("no panic").expect_err("down");
     }
-    assert!(
-        call(&client)
-            .await
-            .expect_err("its listener panicked")
-            .is_panic()
-    );
-    let status: Status = call(&client)
-        .await
-        .expect("no panic")
-        .expect_err("rejected");
+    let panicked = call().await.expect_err("its listener panicked");
+    assert!(panicked.is_panic());
+    let status: Status = call().await.expect("no panic").expect_err("rejected");
     assert!(rejected(&status).is_some());
     tokio::time::advance(10 * SECOND).await;
-    let _ = call(&client).await;
+    call()
+        .await
+        .expect_err("the probe fails, and the listener panics again");
+    let told: Vec<_> = world
+        .transitions()
+        .iter()
+        .map(|transition| transition.to)
+        .collect();
     assert_eq!(
-        *heard.lock().unwrap(),
+        told,
         [
             BreakerState::Open,
             BreakerState::HalfOpen,

@@ -9,8 +9,8 @@ use steadfast_tests::carts::ListItemsRequest;
 use steadfast_tests::carts::cart_service_client::CartServiceClient;
 use steadfast_tests::{PipeHost, Raw, item, piped, raw, unary};
 use steadfast_tokio::{
-    CallKind, CallReport, Client, ConnectionSettings, NeverOpen, Progress, Settings, TokioClient,
-    TokioTimer, channel,
+    BreakerState, CallKind, CallReport, Client, ConnectionSettings, NeverOpen, Progress, Settings,
+    TokioClient, TokioTimer, channel,
 };
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -125,6 +125,32 @@ async fn a_peer_that_closes_before_its_settings_is_backed_off_from() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_refused_connection_told_to_many_calls_is_one_failure() {
+    let (host, connections) = PipeHost::new();
+    drop(connections);
+    let client = piped(
+        host,
+        Settings {
+            max_attempts: 1,
+            ..Settings::default()
+        },
+        |_| {},
+    );
+    for _ in 0..100 {
+        let status = call(&client)
+            .await
+            .expect("no panic")
+            .expect_err("nobody serves");
+        assert_eq!(status.code(), Code::Unavailable);
+        let report = CallReport::of(&status).expect("a report");
+        assert_eq!(report.attempts()[0].progress, Progress::NotSent);
+    }
+    // The first dialed; the others were told what it had found out.
+    let (state, counts) = client.breaker();
+    assert_eq!((state, counts.failures), (BreakerState::Closed, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn settings_served_start_the_backoff_anew() {
     let (client, mut connections) = client();
     for _ in 0..4 {
@@ -156,6 +182,12 @@ async fn a_peer_that_says_nothing_is_given_up_in_time() {
     let status = waiting.await.expect("no panic").expect_err("nothing came");
     assert_eq!(status.code(), Code::DeadlineExceeded);
     assert_eq!(start.elapsed(), 10 * SECOND, "its own deadline");
+    assert_eq!(
+        status.message(),
+        "the deadline passed after 1 attempt, the last not sent yet"
+    );
+    let report = CallReport::of(&status).expect("a report");
+    assert_eq!(report.attempts()[0].progress, Progress::NotSent);
 
     let mut carts = CartServiceClient::new(client.clone());
     let mut request = tonic::Request::new(ListItemsRequest::default());

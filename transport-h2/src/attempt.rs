@@ -12,7 +12,7 @@ use http::header::{HeaderValue, USER_AGENT};
 use http::uri::{PathAndQuery, Scheme};
 use http::{Uri, Version};
 use http_body::{Body, Frame};
-use steadfast_client::{Address, AttemptError, RequestBody, Timer};
+use steadfast_client::{Address, AttemptError, Progress, RequestBody, Timer};
 
 use crate::error::{not_sent, stream_error};
 use crate::live::{Ready, StreamGuard};
@@ -66,6 +66,20 @@ impl<C: Timer> Attempt<C> {
             })),
         };
         Self { step }
+    }
+}
+
+impl<C: Timer> Attempt<C> {
+    /// How far the request has got.
+    pub(crate) fn progress(&self) -> Progress {
+        match &self.step {
+            Step::Sent {
+                stream: Some(stream),
+                ..
+            } => stream.guard.facts().progress(),
+            Step::Sent { stream: None, .. } => Progress::MaybeProcessed,
+            Step::Connecting(_) | Step::Failed(_) => Progress::NotSent,
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! The handle on the one connection: what a client sends its attempts through.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use steadfast_client::{Address, RequestBody, Timer, Transport};
+use steadfast_client::{Address, Progress, RequestBody, Timer, Transport};
 use steadfast_core::ConnectionSettings;
 
 use crate::attempt::{Attempt, ResponseStream};
@@ -54,6 +55,10 @@ impl<C: Timer + Unpin> Transport<http::Request<RequestBody>> for Channel<C> {
 
     fn attempt(&self, request: http::Request<RequestBody>) -> Attempt<C> {
         Attempt::new(&self.handle.shared, request)
+    }
+
+    fn progress(&self, attempt: Pin<&Attempt<C>>) -> Progress {
+        attempt.progress()
     }
 }
 

@@ -62,7 +62,10 @@ impl ConnectError {
 
     /// The peer's connection ended before its SETTINGS; with an error or without.
     pub(crate) fn handshake(address: &Address, error: Option<h2::Error>) -> Arc<Self> {
-        let cause = error.map_or(Cause::Ended, Cause::Http2);
+        let cause = match error {
+            Some(error) if !error.get_io().is_some_and(is_end) => Cause::Http2(error),
+            _ => Cause::Ended,
+        };
         Self::new(address, ConnectErrorKind::Handshake, cause)
     }
 
@@ -89,8 +92,13 @@ impl fmt::Display for ConnectError {
         write!(f, "can't connect to {}: ", self.address)?;
         match &self.cause {
             Cause::Dial(error) => error.fmt(f),
-            Cause::Http2(error) => write!(f, "no HTTP/2 from the peer: {error}"),
-            Cause::Ended => f.write_str("the peer closed the connection before its SETTINGS"),
+            Cause::Http2(error) => match error.get_io() {
+                Some(io) => write!(f, "lost before the peer's SETTINGS: {io}"),
+                None => write!(f, "the peer does not speak HTTP/2: {error}"),
+            },
+            Cause::Ended => {
+                f.write_str("the peer closed the connection before its HTTP/2 SETTINGS")
+            }
             Cause::Timeout(after) => write!(f, "no answer within {after:?}"),
         }
     }
@@ -135,6 +143,18 @@ pub(crate) struct StreamFacts {
     pub(crate) above_goaway: bool,
 }
 
+impl StreamFacts {
+    pub(crate) fn progress(self) -> Progress {
+        match self {
+            Self { written: false, .. } => Progress::NotSent,
+            Self {
+                above_goaway: true, ..
+            } => Progress::NotProcessed,
+            _ => Progress::MaybeProcessed,
+        }
+    }
+}
+
 /// A stream failed: PROTOCOL-HTTP2's mapping of its error, and what that says about the
 /// request.
 pub(crate) fn stream_error(
@@ -145,17 +165,9 @@ pub(crate) fn stream_error(
     let reason = error.reason();
     let refused =
         error.is_reset() && error.is_remote() && reason == Some(h2::Reason::REFUSED_STREAM);
-    let unprocessed = if !facts.written {
-        Some(Unprocessed::NotSent)
-    } else if refused || facts.above_goaway {
-        Some(Unprocessed::Refused)
-    } else {
-        None
-    };
-    let progress = match unprocessed {
-        Some(Unprocessed::NotSent) => Progress::NotSent,
-        Some(Unprocessed::Refused) => Progress::NotProcessed,
-        None => Progress::MaybeProcessed,
+    let progress = match facts.progress() {
+        Progress::MaybeProcessed if refused => Progress::NotProcessed,
+        progress => progress,
     };
     let code = match reason {
         Some(reason) if error.is_reset() => Code::from_http2_error(reason.into()),
@@ -166,9 +178,11 @@ pub(crate) fn stream_error(
     let mut status = Status::new(code, describe(address, &error));
     status.set_source(Arc::new(error));
     let mut failure = AttemptError::new(status, progress);
-    if let Some(why) = unprocessed {
-        failure = failure.unprocessed(why);
-    }
+    failure = match progress {
+        Progress::NotSent => failure.unprocessed(Unprocessed::NotSent),
+        Progress::NotProcessed => failure.unprocessed(Unprocessed::Refused),
+        Progress::MaybeProcessed => failure,
+    };
     if let Some(reason) = reason {
         failure = failure.with_http2_code(reason.into());
     }
@@ -200,11 +214,19 @@ fn describe(address: &Address, error: &h2::Error) -> String {
 }
 
 fn io_text(error: &io::Error) -> String {
-    match error.kind() {
-        // What h2 makes of an end of file while streams are open.
-        io::ErrorKind::BrokenPipe => "the peer closed it".to_owned(),
-        _ => error.to_string(),
+    if is_end(error) {
+        "the peer closed it".to_owned()
+    } else {
+        error.to_string()
     }
+}
+
+/// Whether the peer just closed: h2 makes a broken pipe of an end of file.
+fn is_end(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
+    )
 }
 
 /// The names of RFC 9113, section 7.

@@ -181,7 +181,7 @@ impl<C: Timer> Waiter<C> {
         match &state.status {
             Status::Ready(ready) if !ready.live.is_over() => return Poll::Ready(Ok(ready.clone())),
             Status::Failed { error, until } if self.shared.timer.now() < *until => {
-                return Poll::Ready(Err(error.attempt_error()));
+                return Poll::Ready(Err(error.attempt_error().untried()));
             }
             Status::Closed => return Poll::Ready(Err(error::closed())),
             Status::DriverGone => {
