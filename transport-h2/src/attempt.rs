@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -14,7 +14,7 @@ use http::{Uri, Version};
 use http_body::{Body, Frame};
 use steadfast_client::{Address, AttemptError, Progress, RequestBody, Timer};
 
-use crate::error::{not_sent, stream_error};
+use crate::error::{malformed, not_sent, stream_error};
 use crate::live::{Ready, StreamGuard};
 use crate::pump::{Pump, PumpGuard};
 use crate::shared::{Shared, Waiter};
@@ -53,7 +53,7 @@ struct Connecting<C> {
 struct Stream<C: Timer> {
     shared: Arc<Shared<C>>,
     guard: StreamGuard<C>,
-    _pump: Option<PumpGuard>,
+    pump: Option<PumpGuard>,
 }
 
 impl<C: Timer> Attempt<C> {
@@ -149,9 +149,17 @@ fn send<C: Timer>(
     let (response, mut stream) = match sender.send_request(head, empty) {
         Ok(sent) => sent,
         Err(error) => {
-            live.set_dead();
-            shared.wake_driver();
-            return Err(not_sent(&shared.address, error));
+            return Err(
+                match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
+                    // The connection would take another stream: it is this request that it won't.
+                    Poll::Ready(Ok(())) | Poll::Pending => malformed(&error),
+                    Poll::Ready(Err(error)) => {
+                        live.set_dead();
+                        shared.wake_driver();
+                        not_sent(&shared.address, error)
+                    }
+                },
+            );
         }
     };
     let guard = live.open_stream(response.stream_id().as_u32());
@@ -174,7 +182,7 @@ fn send<C: Timer>(
     let stream = Stream {
         shared,
         guard,
-        _pump: pump,
+        pump,
     };
     Ok((response, stream))
 }
@@ -192,6 +200,9 @@ fn absolute(uri: Uri, address: &Address) -> Uri {
 
 impl<C: Timer> Stream<C> {
     fn error(&self, error: h2::Error) -> AttemptError {
+        if let Some(status) = self.pump.as_ref().and_then(PumpGuard::body_failure) {
+            return AttemptError::new(status, Progress::MaybeProcessed);
+        }
         stream_error(&self.shared.address, error, self.guard.facts())
     }
 }

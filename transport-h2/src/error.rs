@@ -135,6 +135,12 @@ pub(crate) fn not_sent(address: &Address, error: h2::Error) -> AttemptError {
     AttemptError::new(status, Progress::NotSent).unprocessed(Unprocessed::NotSent)
 }
 
+/// HTTP/2 does not allow such a request: the caller's mistake.
+pub(crate) fn malformed(error: &h2::Error) -> AttemptError {
+    let message = format!("the request's headers can't be sent over HTTP/2: {error}");
+    AttemptError::new(Status::internal(message), Progress::NotSent)
+}
+
 /// How far a stream's request got, as the connection knows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamFacts {

@@ -1,44 +1,73 @@
 //! The body of a request that isn't wholly in hand: sent by the driver, as flow control lets
 //! it, whether or not the caller is reading the response.
+//!
+//! The body is the caller's code, and the driver is everybody's: a panic in it, or a status
+//! that it ends with, is carried to the caller through the stream it belongs to.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http_body::Body;
 use steadfast_client::RequestBody;
+use tonic::Status;
 
 /// Sends one request body to its end. A future for the driver.
 pub(crate) struct Pump {
     body: RequestBody,
-    chunk: Bytes,
     stream: SendStream<Bytes>,
-    link: Arc<Link>,
+    link: Arc<Mutex<Link>>,
 }
 
-/// How the reader of the response tells the pump that it left.
+/// What the pump and the reader of the response tell each other.
 #[derive(Default)]
 struct Link {
-    left: AtomicBool,
-    pump: Mutex<Option<Waker>>,
+    /// The reader is gone.
+    left: bool,
+    pump: Option<Waker>,
+    failure: Option<BodyFailure>,
+}
+
+/// Why a body gave no more.
+enum BodyFailure {
+    Status(Status),
+    Panic(Box<dyn Any + Send>),
 }
 
 /// Held by whoever reads the response. Dropping it stops the pump, which then resets the
 /// stream if its end has not been sent.
-pub(crate) struct PumpGuard(Arc<Link>);
+pub(crate) struct PumpGuard(Arc<Mutex<Link>>);
+
+fn lock(link: &Mutex<Link>) -> MutexGuard<'_, Link> {
+    link.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl PumpGuard {
+    /// The status that the request's body failed with, if that is why its stream did.
+    ///
+    /// # Panics
+    ///
+    /// With the body's own panic, if it panicked.
+    pub(crate) fn body_failure(&self) -> Option<Status> {
+        let failure = lock(&self.0).failure.take();
+        match failure? {
+            BodyFailure::Status(status) => Some(status),
+            BodyFailure::Panic(panic) => resume_unwind(panic),
+        }
+    }
+}
 
 impl Drop for PumpGuard {
     fn drop(&mut self) {
-        self.0.left.store(true, Ordering::Release);
-        let waker = self
-            .0
-            .pump
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let waker = {
+            let mut link = lock(&self.0);
+            link.left = true;
+            link.pump.take()
+        };
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -47,10 +76,9 @@ impl Drop for PumpGuard {
 
 impl Pump {
     pub(crate) fn new(body: RequestBody, stream: SendStream<Bytes>) -> (Self, PumpGuard) {
-        let link = Arc::new(Link::default());
+        let link = Arc::<Mutex<Link>>::default();
         let pump = Self {
             body,
-            chunk: Bytes::new(),
             stream,
             link: Arc::clone(&link),
         };
@@ -61,30 +89,32 @@ impl Pump {
     /// look like a whole one.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
         loop {
-            if self.link.left.load(Ordering::Acquire) {
-                return Poll::Ready(Err(()));
-            }
             // An end of the stream from the other side ends the upload too.
             if self.stream.poll_reset(cx).is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            if !self.chunk.is_empty() {
-                let capacity = match ready!(self.stream.poll_capacity(cx)) {
-                    Some(Ok(capacity)) => capacity,
+            if self.stream.capacity() == 0 {
+                self.stream.reserve_capacity(1);
+                match ready!(self.stream.poll_capacity(cx)) {
+                    Some(Ok(0)) => continue,
+                    Some(Ok(_)) => {}
                     Some(Err(_)) | None => return Poll::Ready(Ok(())),
-                };
-                let piece = self.chunk.split_to(capacity.min(self.chunk.len()));
-                if self.stream.send_data(piece, false).is_err() {
-                    return Poll::Ready(Ok(()));
                 }
-                continue;
             }
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            let body = Pin::new(&mut self.body);
+            let frame = match catch_unwind(AssertUnwindSafe(|| body.poll_frame(cx))) {
+                Ok(polled) => ready!(polled),
+                Err(panic) => return self.fail(BodyFailure::Panic(panic)),
+            };
+            match frame {
                 Some(Ok(frame)) => {
-                    self.chunk = frame.into_data().unwrap_or_default();
-                    self.stream.reserve_capacity(self.chunk.len());
+                    let data = frame.into_data().unwrap_or_default();
+                    // h2 ends a connection over too many empty frames.
+                    if !data.is_empty() && self.stream.send_data(data, false).is_err() {
+                        return Poll::Ready(Ok(()));
+                    }
                 }
-                Some(Err(_)) => return Poll::Ready(Err(())),
+                Some(Err(status)) => return self.fail(BodyFailure::Status(status)),
                 None => {
                     let _ = self.stream.send_data(Bytes::new(), true);
                     return Poll::Ready(Ok(()));
@@ -92,18 +122,23 @@ impl Pump {
             }
         }
     }
+
+    fn fail(&self, failure: BodyFailure) -> Poll<Result<(), ()>> {
+        lock(&self.link).failure = Some(failure);
+        Poll::Ready(Err(()))
+    }
 }
 
 impl Future for Pump {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        *self
-            .link
-            .pump
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
-        if ready!(self.poll_send(cx)).is_err() {
+        let left = {
+            let mut link = lock(&self.link);
+            link.pump = Some(cx.waker().clone());
+            link.left
+        };
+        if left || ready!(self.poll_send(cx)).is_err() {
             self.stream.send_reset(Reason::CANCEL);
         }
         Poll::Ready(())
