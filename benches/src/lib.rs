@@ -1,1 +1,0 @@
-//! Steadfast measured against its peers, in one run.
