@@ -273,7 +273,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
         let ticket = shared.protect(|protection| self.call.handle_opened(protection));
         let call = OpenCall {
             shared: Arc::clone(shared),
-            uri: self.replay.uri().clone(),
+            path: self.replay.path_and_query(),
             ticket,
             deadline: self.options.told(),
             earlier: std::mem::take(&mut self.failed),
@@ -338,8 +338,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
         Some(self.follow(next, now))
     }
 
-    /// Reports a judged result. A result that leaves the breaker's state as it is needs no
-    /// time of its own: while all is well a successful call reads the clock once.
+    /// Reports a judged result, at `now` if the clock was read for it.
     fn settle(&mut self, judged: Classification, now: Option<Instant>) -> (Next, Instant) {
         let shared = &self.client.shared;
         let mut random = LazyRandom {
@@ -347,12 +346,9 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
             random: &mut self.random,
         };
         let replayable = self.replay.is_replayable();
+        let quiet = (judged == Classification::SUCCESS).then_some(self.attempt.at);
         shared.protect(|protection| {
-            let quiet = judged == Classification::SUCCESS && protection.breaker.is_quiet();
-            let now = now.unwrap_or_else(|| match quiet {
-                true => self.attempt.at,
-                false => shared.timer.now(),
-            });
+            let now = now.unwrap_or_else(|| shared.time_to_settle(protection, quiet));
             let next = self
                 .call
                 .handle_result(judged, replayable, now, protection, &mut random);

@@ -12,8 +12,11 @@
 
 use std::time::Duration;
 
+use http::HeaderName;
 use steadfast_core::{Instant, TIMEOUT_HEADER, decode_timeout};
 use tonic::Status;
+
+pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static(TIMEOUT_HEADER);
 
 /// A request extension: what kind of call this is.
 ///
@@ -72,7 +75,7 @@ impl CallOptions {
         timeout: Duration,
         now: Instant,
     ) -> Result<Self, Status> {
-        let header = match request.headers_mut().remove(TIMEOUT_HEADER) {
+        let header = match request.headers_mut().remove(TIMEOUT) {
             None => None,
             Some(value) => Some(decode_timeout(value.as_bytes()).map_err(|invalid| {
                 Status::invalid_argument(format!("{TIMEOUT_HEADER} {value:?} {invalid}"))

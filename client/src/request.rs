@@ -6,15 +6,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
+use http::uri::PathAndQuery;
 use http::{Extensions, Method, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
-use steadfast_core::{EncodedTimeout, TIMEOUT_HEADER};
+use steadfast_core::EncodedTimeout;
 use tonic::{GrpcMethod, Status};
 
-use crate::options::ReplayLimit;
+use crate::options::{ReplayLimit, TIMEOUT};
 
-const TIMEOUT: HeaderName = HeaderName::from_static(TIMEOUT_HEADER);
 const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 
 /// Message bytes in hand, one chunk in almost every call.
@@ -104,6 +104,45 @@ impl Body for RequestBody {
     }
 }
 
+/// A request's headers, kept for later attempts: those that every gRPC request has are not
+/// worth a list.
+enum Headers {
+    Plain,
+    List(Vec<(HeaderName, HeaderValue)>),
+}
+
+impl Headers {
+    const PLAIN: [(HeaderName, HeaderValue); 2] = [
+        (TE, HeaderValue::from_static("trailers")),
+        (CONTENT_TYPE, HeaderValue::from_static("application/grpc")),
+    ];
+
+    fn keep(headers: &HeaderMap) -> Self {
+        let plain = Self::PLAIN;
+        let is_plain = headers.len() == plain.len()
+            && plain
+                .iter()
+                .all(|(name, value)| headers.get(name) == Some(value));
+        if is_plain {
+            return Self::Plain;
+        }
+        let mut list = Vec::with_capacity(headers.len());
+        list.extend(
+            headers
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
+        Self::List(list)
+    }
+
+    fn restore(&self) -> HeaderMap {
+        match self {
+            Self::Plain => Self::PLAIN.into_iter().collect(),
+            Self::List(list) => list.iter().cloned().collect(),
+        }
+    }
+}
+
 /// A request's extensions, kept for later attempts. Almost every request has tonic's own
 /// and no other, which costs nothing to keep; a map with others is cloned.
 enum Kept {
@@ -135,13 +174,13 @@ impl Kept {
 
 /// One call's request, from which each attempt gets its own.
 ///
-/// The caller's own header map goes out with the first attempt; what a later one needs is
-/// kept beside it in one flat list, so that a call which succeeds at once pays for no second
+/// The caller's own header map and extensions go out with the first attempt; what a later
+/// one needs is kept beside them, so that a call which succeeds at once pays for no second
 /// map.
 pub(crate) struct Replay {
     uri: Uri,
     first: Option<(HeaderMap, Extensions)>,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    headers: Headers,
     extensions: Kept,
     chunks: Chunks,
     /// The part of a stream that was not in hand; it goes out once.
@@ -165,7 +204,7 @@ impl Replay {
         let whole = gather_body(&mut body, &mut chunks, limit, cx)?;
         Ok(Self {
             uri: parts.uri,
-            headers: Vec::new(),
+            headers: Headers::Plain,
             extensions: Kept::new(&parts.extensions),
             first: Some((parts.headers, parts.extensions)),
             chunks,
@@ -179,8 +218,9 @@ impl Replay {
         self.uri.path()
     }
 
-    pub(crate) fn uri(&self) -> &Uri {
-        &self.uri
+    pub(crate) fn path_and_query(&self) -> PathAndQuery {
+        let path = self.uri.path_and_query().cloned();
+        path.unwrap_or_else(|| PathAndQuery::from_static("/"))
     }
 
     /// Whether the request can be sent again.
@@ -197,14 +237,11 @@ impl Replay {
         let (mut headers, extensions) = match self.first.take() {
             Some((headers, extensions)) => {
                 if self.replayable {
-                    self.headers = list(&headers);
+                    self.headers = Headers::keep(&headers);
                 }
                 (headers, extensions)
             }
-            None => (
-                self.headers.iter().cloned().collect(),
-                self.extensions.restore(),
-            ),
+            None => (self.headers.restore(), self.extensions.restore()),
         };
         if let Some(left) = left {
             let encoded = EncodedTimeout::new(left);
@@ -258,14 +295,4 @@ fn gather_body(
             Poll::Pending => return Ok(false),
         }
     }
-}
-
-fn list(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
-    let mut list = Vec::with_capacity(headers.len());
-    list.extend(
-        headers
-            .iter()
-            .map(|(name, value)| (name.clone(), value.clone())),
-    );
-    list
 }

@@ -5,12 +5,13 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Uri};
+use http::HeaderMap;
+use http::uri::PathAndQuery;
 use http_body::{Body, Frame};
-use pin_project_lite::pin_project;
-use steadfast_core::{BreakerOutcome, End, Instant, Ticket, Timer};
+use steadfast_core::{BreakerOutcome, Classification, End, Instant, Ticket, Timer, WaitReason};
 use tonic::{Code, Status};
 
 use crate::attempt::{AttemptError, Failure};
@@ -113,21 +114,14 @@ fn wrong_number_of_messages(sent: &str) -> Status {
     ))
 }
 
-pin_project! {
-    /// The body of a response.
-    ///
-    /// A unary call's is complete when the caller gets it. A stream's is passed on as it
-    /// comes; its end, or its drop, settles the breaker.
-    pub struct ResponseBody<B, C>
-    where
-        C: Timer,
-    {
-        chunks: Chunks,
-        trailers: Option<HeaderMap>,
-        stream: Option<Open<B, C>>,
-        #[pin]
-        deadline: Sleeper<C::Sleep>,
-    }
+/// The body of a response.
+///
+/// A unary call's is complete when the caller gets it. A stream's is passed on as it comes;
+/// its end, or its drop, settles the breaker.
+pub struct ResponseBody<B, C: Timer> {
+    chunks: Chunks,
+    trailers: Option<HeaderMap>,
+    stream: Option<Open<B, C>>,
 }
 
 impl<B, C: Timer> ResponseBody<B, C> {
@@ -138,7 +132,6 @@ impl<B, C: Timer> ResponseBody<B, C> {
             chunks,
             trailers: Some(trailers),
             stream: None,
-            deadline: Sleeper::new(),
         }
     }
 
@@ -148,7 +141,6 @@ impl<B, C: Timer> ResponseBody<B, C> {
             chunks: Chunks::default(),
             trailers: None,
             stream: None,
-            deadline: Sleeper::new(),
         }
     }
 
@@ -157,8 +149,11 @@ impl<B, C: Timer> ResponseBody<B, C> {
         Self {
             chunks,
             trailers: None,
-            stream: Some(Open { body, call }),
-            deadline: Sleeper::new(),
+            stream: Some(Open {
+                body,
+                call,
+                deadline: None,
+            }),
         }
     }
 }
@@ -166,12 +161,14 @@ impl<B, C: Timer> ResponseBody<B, C> {
 struct Open<B, C: Timer> {
     body: B,
     call: OpenCall<C>,
+    /// The wait for the deadline, once a stream that has one makes its caller wait.
+    deadline: Option<Pin<Box<Sleeper<C::Sleep>>>>,
 }
 
 /// What an open stream keeps of its call. Dropping it is the caller leaving.
 pub(crate) struct OpenCall<C: Timer> {
     pub(crate) shared: Arc<Shared<C>>,
-    pub(crate) uri: Uri,
+    pub(crate) path: PathAndQuery,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) deadline: Option<Instant>,
     /// Attempts that failed before the one that opened.
@@ -184,8 +181,8 @@ pub(crate) struct OpenCall<C: Timer> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptStart {
     pub(crate) at: Instant,
-    pub(crate) waited: std::time::Duration,
-    pub(crate) wait_reason: Option<steadfast_core::WaitReason>,
+    pub(crate) waited: Duration,
+    pub(crate) wait_reason: Option<WaitReason>,
 }
 
 impl AttemptStart {
@@ -205,9 +202,10 @@ impl AttemptStart {
 
 impl<C: Timer> OpenCall<C> {
     fn succeeded(&mut self, trailers: &HeaderMap) {
-        let outcome = Outcome::succeeded(self.uri.path(), trailers);
+        let outcome = Outcome::succeeded(self.path.path(), trailers);
         let judged = self.shared.classify.judge(&outcome);
-        self.settle(judged.breaker);
+        let quiet = judged == Classification::SUCCESS;
+        self.settle(judged.breaker, quiet.then_some(self.attempt.at));
     }
 
     /// The stream ended with a failure: the status that the caller gets for it.
@@ -217,9 +215,9 @@ impl<C: Timer> OpenCall<C> {
         if expired && failure.status.code() == Code::Cancelled {
             return self.expired(now);
         }
-        let outcome = Outcome::failed(self.uri.path(), &failure);
+        let outcome = Outcome::failed(self.path.path(), &failure);
         let judged = self.shared.classify.judge(&outcome);
-        self.settle(judged.breaker);
+        self.settle(judged.breaker, None);
         let mut attempts = std::mem::take(&mut self.earlier);
         attempts.push(self.attempt.report(&failure, now));
         CallReport::attach(
@@ -231,25 +229,26 @@ impl<C: Timer> OpenCall<C> {
     }
 
     fn expired(&mut self, now: Instant) -> Status {
-        self.settle(BreakerOutcome::Failure);
+        self.settle(BreakerOutcome::Failure, None);
         let status = Status::deadline_exceeded("the deadline passed while the stream was open");
         let mut attempts = std::mem::take(&mut self.earlier);
         attempts.push(self.attempt.report(&Failure::answered(status.clone()), now));
         CallReport::attach(status, attempts, End::Expired, None)
     }
 
-    fn settle(&mut self, outcome: BreakerOutcome) {
+    fn settle(&mut self, outcome: BreakerOutcome, quiet: Option<Instant>) {
         if let Some(ticket) = self.ticket.take() {
-            let now = self.shared.timer.now();
-            self.shared
-                .protect(|protection| protection.breaker.settle(ticket, outcome, now));
+            self.shared.protect(|protection| {
+                let now = self.shared.time_to_settle(protection, quiet);
+                protection.breaker.settle(ticket, outcome, now);
+            });
         }
     }
 }
 
 impl<C: Timer> Drop for OpenCall<C> {
     fn drop(&mut self) {
-        self.settle(BreakerOutcome::Ignored);
+        self.settle(BreakerOutcome::Ignored, None);
     }
 }
 
@@ -262,14 +261,19 @@ where
     type Error = Status;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let this = self.project();
+        let this = &mut *self;
         if let Some(chunk) = this.chunks.next() {
             return Poll::Ready(Some(Ok(Frame::data(chunk))));
         }
-        let Some(Open { body, call }) = this.stream else {
+        let Some(Open {
+            body,
+            call,
+            deadline,
+        }) = &mut this.stream
+        else {
             return Poll::Ready(
                 this.trailers
                     .take()
@@ -287,12 +291,13 @@ where
                 let Some(until) = call.deadline else {
                     return Poll::Pending;
                 };
-                let now = ready!(this.deadline.poll_until(until, &call.shared.timer, cx));
+                let sleeper = deadline.get_or_insert_with(|| Box::pin(Sleeper::new()));
+                let now = ready!(sleeper.as_mut().poll_until(until, &call.shared.timer, cx));
                 Err(call.expired(now))
             }
         };
         // Dropping the body resets a stream that the server has not ended.
-        *this.stream = None;
+        this.stream = None;
         Poll::Ready(Some(end))
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use steadfast_core::{Protection, RetryPolicy, SeededRandom, Timer, Transition};
+use steadfast_core::{Instant, Protection, RetryPolicy, SeededRandom, Timer, Transition};
 
 use crate::outcome::Classifier;
 
@@ -65,6 +65,19 @@ impl<C: Timer> Shared<C> {
             self.deliver();
         }
         answer
+    }
+
+    /// The time to report a result with. A plain success that changes nothing but counts needs
+    /// none of its own and takes `quiet`, when its attempt began: while all is well a call
+    /// reads the clock once.
+    pub(crate) fn time_to_settle(
+        &self,
+        protection: &Protection,
+        quiet: Option<Instant>,
+    ) -> Instant {
+        quiet
+            .filter(|_| protection.breaker.is_quiet())
+            .unwrap_or_else(|| self.timer.now())
     }
 
     /// Randomness for one call, in step with no other call's.

@@ -115,8 +115,10 @@ fn read_message(value: &HeaderValue) -> String {
 /// Removes from the trailers of an OK what tonic could stumble over; an OK has no use for
 /// either.
 pub(crate) fn mend_ok_trailers(trailers: &mut HeaderMap) {
-    trailers.remove(GRPC_MESSAGE);
-    trailers.remove(GRPC_DETAILS);
+    if trailers.len() > 1 {
+        trailers.remove(GRPC_MESSAGE);
+        trailers.remove(GRPC_DETAILS);
+    }
 }
 
 /// A stream that ended without a `grpc-status`: cut, never a clean end.

@@ -135,6 +135,16 @@ impl Frames {
             if bytes.is_empty() {
                 return;
             }
+            if self.have == 0
+                && let Some((head, rest)) = bytes.split_first_chunk::<HEAD>()
+                && head[3] != GOAWAY
+            {
+                // Almost every frame: its head in one piece, and nothing more to read.
+                on_frame(Frame::read(head, &[]));
+                self.skip = length(head);
+                bytes = rest;
+                continue;
+            }
             let needed = self.needed();
             let taken = (needed - self.have).min(bytes.len());
             self.head[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
@@ -142,8 +152,9 @@ impl Frames {
             bytes = &bytes[taken..];
             // A GOAWAY's head asks for more once it is there.
             if self.have == needed && self.needed() == needed {
-                on_frame(self.frame());
-                self.skip = self.length() - (self.have - HEAD);
+                let (head, payload) = self.head[..self.have].split_at(HEAD);
+                on_frame(Frame::read(head, payload));
+                self.skip = length(head) - payload.len();
                 self.have = 0;
             }
         }
@@ -151,17 +162,20 @@ impl Frames {
 
     fn needed(&self) -> usize {
         if self.have >= HEAD && self.head[3] == GOAWAY {
-            HEAD + self.length().min(4)
+            HEAD + length(&self.head).min(4)
         } else {
             HEAD
         }
     }
+}
 
-    fn length(&self) -> usize {
-        u32::from_be_bytes([0, self.head[0], self.head[1], self.head[2]]) as usize
-    }
+/// The length of a frame's payload.
+fn length(head: &[u8]) -> usize {
+    u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize
+}
 
-    fn frame(&self) -> Frame {
+impl Frame {
+    fn read(head: &[u8], payload: &[u8]) -> Self {
         /// The highest bit is reserved, and to be ignored.
         fn word(bytes: &[u8]) -> u32 {
             let number = bytes
@@ -169,10 +183,10 @@ impl Frames {
                 .fold(0, |word, byte| (word << 8) | u32::from(*byte));
             number & 0x7fff_ffff
         }
-        Frame {
-            kind: self.head[3],
-            stream: word(&self.head[5..HEAD]),
-            first_word: word(&self.head[HEAD..self.have]),
+        Self {
+            kind: head[3],
+            stream: word(&head[5..HEAD]),
+            first_word: word(payload),
         }
     }
 }
