@@ -81,7 +81,7 @@ impl<T: GrpcTransport, C: Timer> Future for CallFuture<T, C> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let mut act = match this.new.take() {
+        let started = match this.new.take() {
             None => None,
             Some((client, request)) => {
                 let flight = this.flight.insert(Flight::new(client, request, cx)?);
@@ -89,28 +89,35 @@ impl<T: GrpcTransport, C: Timer> Future for CallFuture<T, C> {
             }
         };
         let flight = this.flight.as_mut().expect("polled after the call ended");
+        let mut act = match started {
+            Some(act) => act,
+            None => ready!(poll_step(
+                flight,
+                this.step.as_mut(),
+                this.sleeper.as_mut(),
+                cx
+            )),
+        };
         loop {
-            let act = match act.take() {
-                Some(act) => act,
-                None => ready!(poll_step(
-                    flight,
-                    this.step.as_mut(),
-                    this.sleeper.as_mut(),
-                    cx
-                )),
-            };
-            this.step.set(match act {
-                Act::Send(request) => Step::Attempting {
-                    attempt: flight.client.transport.attempt(request),
-                },
-                Act::Hold(held) => Step::Holding { held: Some(held) },
-                Act::Wait => Step::Waiting,
+            match act {
+                Act::Send(request) => {
+                    let attempt = flight.client.transport.attempt(request);
+                    this.step.set(Step::Attempting { attempt });
+                }
+                Act::Hold(held) => this.step.set(Step::Holding { held: Some(held) }),
+                Act::Wait => this.step.set(Step::Waiting),
                 Act::Return(result) => {
                     this.step.set(Step::Waiting);
                     *this.flight = None;
                     return Poll::Ready(result);
                 }
-            });
+            }
+            act = ready!(poll_step(
+                flight,
+                this.step.as_mut(),
+                this.sleeper.as_mut(),
+                cx
+            ));
         }
     }
 }
@@ -226,7 +233,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
             Head::Succeeded if unary => self.on_failure(Failure::answered(no_message())),
             Head::Succeeded => self.on_success(parts, Chunks::default(), None),
             Head::Open if unary => Act::Hold(Held::new(parts, body, self.options.replay_limit.0)),
-            Head::Open => self.on_opened(Held::new(parts, body, 0)),
+            Head::Open => self.on_opened(parts, Chunks::default(), body),
         }
     }
 
@@ -238,7 +245,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
             }
             HeldEnd::Failed(status) => self.on_failure(Failure::answered(status)),
             HeldEnd::Broken(error) => self.on_error(error),
-            HeldEnd::Outgrown => self.on_opened(held),
+            HeldEnd::Outgrown => self.on_opened(held.parts, held.chunks, held.body),
         }
     }
 
@@ -268,7 +275,8 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
 
     /// A response that is passed on before its end is known: a stream, or one too large to
     /// be held.
-    fn on_opened(&mut self, held: Held<T::Body>) -> Act<T, C> {
+    /// `chunks` of its body have come by then.
+    fn on_opened(&mut self, parts: response::Parts, chunks: Chunks, body: T::Body) -> Act<T, C> {
         let shared = &self.client.shared;
         let ticket = shared.protect(|protection| self.call.handle_opened(protection));
         let call = OpenCall {
@@ -279,8 +287,8 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
             earlier: std::mem::take(&mut self.failed),
             attempt: self.attempt,
         };
-        let body = ResponseBody::open(held.chunks, held.body, call);
-        Act::Return(Ok(http::Response::from_parts(held.parts, body)))
+        let body = ResponseBody::open(chunks, body, call);
+        Act::Return(Ok(http::Response::from_parts(parts, body)))
     }
 
     /// The attempt failed below gRPC.
@@ -384,6 +392,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
     fn next_request(&mut self, number: u32, now: Instant) -> http::Request<RequestBody> {
         let told = self.options.told();
         let left = told.map(|deadline| deadline.saturating_since(now));
+        let left = left.map(|left| self.client.shared.told_timeout(left));
         self.replay.attempt(number, left)
     }
 

@@ -3,14 +3,12 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
 use http::uri::PathAndQuery;
-use http::{Extensions, Method, Uri, Version};
+use http::{Extensions, Method, Uri, Version, request};
 use http_body::{Body, Frame, SizeHint};
-use steadfast_core::EncodedTimeout;
 use tonic::{GrpcMethod, Status};
 
 use crate::options::{ReplayLimit, TIMEOUT};
@@ -21,22 +19,27 @@ const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc
 #[derive(Clone, Debug, Default)]
 pub struct Chunks {
     first: Option<Bytes>,
-    rest: VecDeque<Bytes>,
+    #[allow(
+        clippy::box_collection,
+        reason = "seldom there, and carried about by every call"
+    )]
+    rest: Option<Box<VecDeque<Bytes>>>,
 }
 
 impl Chunks {
     pub(crate) fn push(&mut self, chunk: Bytes) {
-        if self.first.is_none() && self.rest.is_empty() {
+        if self.first.is_none() && self.rest.is_none() {
             self.first = Some(chunk);
         } else {
-            self.rest.push_back(chunk);
+            self.rest.get_or_insert_default().push_back(chunk);
         }
     }
 
     /// Bytes in all.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.first.iter().chain(&self.rest).map(Bytes::len).sum()
+        let rest = self.rest.iter().flat_map(|rest| rest.iter());
+        self.first.iter().chain(rest).map(Bytes::len).sum()
     }
 
     /// Whether there are none.
@@ -50,7 +53,9 @@ impl Iterator for Chunks {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        self.first.take().or_else(|| self.rest.pop_front())
+        self.first
+            .take()
+            .or_else(|| self.rest.as_mut()?.pop_front())
     }
 }
 
@@ -58,7 +63,7 @@ impl Iterator for Chunks {
 ///
 /// An [`http_body::Body`] for a transport that streams; one that can take a request wholly
 /// in hand asks [`take_whole`](Self::take_whole) first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RequestBody {
     chunks: Chunks,
     rest: Option<tonic::body::Body>,
@@ -120,9 +125,9 @@ impl Headers {
     fn keep(headers: &HeaderMap) -> Self {
         let plain = Self::PLAIN;
         let is_plain = headers.len() == plain.len()
-            && plain
+            && headers
                 .iter()
-                .all(|(name, value)| headers.get(name) == Some(value));
+                .all(|(name, value)| plain.iter().any(|own| own.0 == name && own.1 == value));
         if is_plain {
             return Self::Plain;
         }
@@ -179,7 +184,7 @@ impl Kept {
 /// map.
 pub(crate) struct Replay {
     uri: Uri,
-    first: Option<(HeaderMap, Extensions)>,
+    first: Option<request::Parts>,
     headers: Headers,
     extensions: Kept,
     chunks: Chunks,
@@ -203,10 +208,10 @@ impl Replay {
         let mut chunks = Chunks::default();
         let whole = gather_body(&mut body, &mut chunks, limit, cx)?;
         Ok(Self {
-            uri: parts.uri,
+            uri: parts.uri.clone(),
             headers: Headers::Plain,
             extensions: Kept::new(&parts.extensions),
-            first: Some((parts.headers, parts.extensions)),
+            first: Some(parts),
             chunks,
             rest: (!whole).then_some(body),
             replayable: whole,
@@ -228,29 +233,27 @@ impl Replay {
         self.replayable
     }
 
-    /// The request of attempt `number`, with `left` of its deadline.
+    /// The request of attempt `number`, whose server is told `timeout`.
     pub(crate) fn attempt(
         &mut self,
         number: u32,
-        left: Option<Duration>,
+        timeout: Option<HeaderValue>,
     ) -> http::Request<RequestBody> {
-        let (mut headers, extensions) = match self.first.take() {
-            Some((headers, extensions)) => {
+        let mut parts = match self.first.take() {
+            Some(parts) => {
                 if self.replayable {
-                    self.headers = Headers::keep(&headers);
+                    self.headers = Headers::keep(&parts.headers);
                 }
-                (headers, extensions)
+                parts
             }
-            None => (self.headers.restore(), self.extensions.restore()),
+            None => self.parts(),
         };
-        if let Some(left) = left {
-            let encoded = EncodedTimeout::new(left);
-            if let Ok(value) = HeaderValue::from_bytes(encoded.as_bytes()) {
-                headers.insert(TIMEOUT, value);
-            }
+        if let Some(timeout) = timeout {
+            parts.headers.insert(TIMEOUT, timeout);
         }
         if number > 1 {
-            headers.insert(PREVIOUS_ATTEMPTS, HeaderValue::from(number - 1));
+            let previous = HeaderValue::from(number - 1);
+            parts.headers.insert(PREVIOUS_ATTEMPTS, previous);
         }
         let body = RequestBody {
             chunks: if self.replayable {
@@ -260,13 +263,18 @@ impl Replay {
             },
             rest: self.rest.take(),
         };
-        let mut request = http::Request::new(body);
-        *request.method_mut() = Method::POST;
-        *request.version_mut() = Version::HTTP_2;
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = headers;
-        *request.extensions_mut() = extensions;
-        request
+        http::Request::from_parts(parts, body)
+    }
+
+    /// The head of the request once more.
+    fn parts(&self) -> request::Parts {
+        let (mut parts, ()) = http::Request::new(()).into_parts();
+        parts.method = Method::POST;
+        parts.version = Version::HTTP_2;
+        parts.uri = self.uri.clone();
+        parts.headers = self.headers.restore();
+        parts.extensions = self.extensions.restore();
+        parts
     }
 }
 

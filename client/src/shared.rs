@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use steadfast_core::{Instant, Protection, RetryPolicy, SeededRandom, Timer, Transition};
+use http::HeaderValue;
+use steadfast_core::{
+    EncodedTimeout, Instant, Protection, RetryPolicy, SeededRandom, Timer, Transition,
+};
 
 use crate::outcome::Classifier;
 
@@ -17,6 +20,8 @@ pub(crate) type Listener = Arc<dyn Fn(&Transition) + Send + Sync>;
 pub(crate) struct Shared<C> {
     pub(crate) timer: C,
     pub(crate) timeout: Duration,
+    /// The timeout as a header, made once: almost every first attempt is told just this.
+    timeout_header: HeaderValue,
     pub(crate) policy: RetryPolicy,
     pub(crate) classify: Classifier,
     protection: Mutex<Protection>,
@@ -42,6 +47,7 @@ impl<C: Timer> Shared<C> {
         Self {
             timer,
             timeout: settings.timeout,
+            timeout_header: encode(settings.timeout),
             policy: settings.retry_policy(),
             classify: settings.classify.clone(),
             protection: Mutex::new(settings.protection()),
@@ -65,6 +71,15 @@ impl<C: Timer> Shared<C> {
             self.deliver();
         }
         answer
+    }
+
+    /// What is left of a deadline, as the server is told.
+    pub(crate) fn told_timeout(&self, left: Duration) -> HeaderValue {
+        if left == self.timeout {
+            self.timeout_header.clone()
+        } else {
+            encode(left)
+        }
     }
 
     /// The time to report a result with. A plain success that changes nothing but counts needs
@@ -160,6 +175,11 @@ impl<C> Shared<C> {
     pub(crate) fn read<R>(&self, look: impl FnOnce(&Protection) -> R) -> R {
         look(&lock(&self.protection))
     }
+}
+
+fn encode(timeout: Duration) -> HeaderValue {
+    let encoded = EncodedTimeout::new(timeout);
+    HeaderValue::from_bytes(encoded.as_bytes()).expect("digits and a letter")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -46,7 +46,7 @@ pub(crate) fn read_head(parts: &response::Parts) -> Head {
         Some(Err(status)) => return Head::Failed(status),
         None => {}
     }
-    let content_type = parts.headers.get(CONTENT_TYPE);
+    let content_type = find(&parts.headers, &CONTENT_TYPE);
     if parts.status == StatusCode::OK && content_type.is_some_and(is_grpc) {
         return Head::Open;
     }
@@ -77,9 +77,21 @@ fn is_grpc(content_type: &HeaderValue) -> bool {
         })
 }
 
+/// The first value of a header. A look at the few that a response has costs less than the
+/// hash of a name.
+fn find<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    const FEW: usize = 8;
+    if headers.len() > FEW {
+        return headers.get(name);
+    }
+    headers
+        .iter()
+        .find_map(|(found, value)| (found == name).then_some(value))
+}
+
 /// Reads the status in a block of headers; `None` if there is no `grpc-status`.
 pub(crate) fn read_trailers(trailers: &HeaderMap) -> Option<Result<(), Status>> {
-    let code = Code::from_grpc_status(trailers.get(GRPC_STATUS)?.as_bytes());
+    let code = Code::from_grpc_status(find(trailers, &GRPC_STATUS)?.as_bytes());
     if code == Code::Ok {
         return Some(Ok(()));
     }

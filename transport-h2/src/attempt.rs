@@ -3,19 +3,19 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::ResponseFuture;
 use http::header::{HeaderValue, USER_AGENT};
 use http::uri::{PathAndQuery, Scheme};
-use http::{Uri, Version};
+use http::{Extensions, Uri, Version};
 use http_body::{Body, Frame};
-use steadfast_client::{Address, AttemptError, Progress, RequestBody, Timer};
+use steadfast_client::{Address, AttemptError, Chunks, Progress, RequestBody, Timer};
 
-use crate::error::{malformed, not_sent, stream_error};
-use crate::live::{Ready, StreamGuard};
+use crate::error::stream_error;
+use crate::live::StreamGuard;
 use crate::pump::{Pump, PumpGuard};
 use crate::shared::{Shared, Waiter};
 
@@ -46,7 +46,16 @@ enum Step<C: Timer> {
 /// Boxed, so that an attempt which finds a ready connection carries no request about.
 struct Connecting<C> {
     waiter: Waiter<C>,
-    request: Option<http::Request<RequestBody>>,
+    request: Request,
+}
+
+/// A request as h2 takes it.
+struct Request {
+    /// Taken when it is sent.
+    head: Option<http::Request<()>>,
+    /// The body, if it is wholly in hand.
+    whole: Option<Chunks>,
+    body: RequestBody,
 }
 
 /// What belongs to one stream as long as somebody waits for its response.
@@ -58,18 +67,16 @@ struct Stream<C: Timer> {
 
 impl<C: Timer> Attempt<C> {
     pub(crate) fn new(shared: &Arc<Shared<C>>, request: http::Request<RequestBody>) -> Self {
-        let step = match shared.ready() {
-            Some(ready) => Step::send(Arc::clone(shared), ready, request),
-            None => Step::Connecting(Box::new(Connecting {
+        let mut request = Request::new(request, &shared.address);
+        let step = Step::send(shared, &mut request).unwrap_or_else(|| {
+            Step::Connecting(Box::new(Connecting {
                 waiter: Waiter::new(Arc::clone(shared)),
-                request: Some(request),
-            })),
-        };
+                request,
+            }))
+        });
         Self { step }
     }
-}
 
-impl<C: Timer> Attempt<C> {
     /// How far the request has got.
     pub(crate) fn progress(&self) -> Progress {
         match &self.step {
@@ -84,13 +91,55 @@ impl<C: Timer> Attempt<C> {
 }
 
 impl<C: Timer> Step<C> {
-    fn send(shared: Arc<Shared<C>>, ready: Ready<C>, request: http::Request<RequestBody>) -> Self {
-        match send(shared, ready, request) {
-            Ok((response, stream)) => Self::Sent {
-                response,
-                stream: Some(stream),
-            },
-            Err(error) => Self::Failed(Some(error)),
+    /// Gives the request to h2, which queues it without waiting. `None`, and the request is
+    /// whole, if there is no connection that takes streams.
+    fn send(shared: &Arc<Shared<C>>, request: &mut Request) -> Option<Self> {
+        let empty = request.whole.as_ref().is_some_and(Chunks::is_empty);
+        let opened = match shared.open_stream(&mut request.head, empty) {
+            Ok(opened) => opened?,
+            Err(error) => return Some(Self::Failed(Some(error))),
+        };
+        let (response, mut stream, guard) = opened;
+        let pump = match request.whole.take() {
+            // It is kept in memory anyway: h2 may hold it until it can go out. A stream that
+            // has failed by now says so through the response.
+            Some(chunks) => {
+                let mut chunks = chunks.peekable();
+                while let Some(chunk) = chunks.next() {
+                    let _ = stream.send_data(chunk, chunks.peek().is_none());
+                }
+                None
+            }
+            None => {
+                let (pump, guard) = Pump::new(std::mem::take(&mut request.body), stream);
+                shared.send(pump);
+                Some(guard)
+            }
+        };
+        let stream = Stream {
+            shared: Arc::clone(shared),
+            guard,
+            pump,
+        };
+        Some(Self::Sent {
+            response,
+            stream: Some(stream),
+        })
+    }
+}
+
+impl Request {
+    fn new(request: http::Request<RequestBody>, address: &Address) -> Self {
+        let (mut parts, mut body) = request.into_parts();
+        parts.uri = absolute(parts.uri, address);
+        parts.version = Version::HTTP_2;
+        parts.headers.entry(USER_AGENT).or_insert(AGENT);
+        // h2 has no use for them, and would hold them until the stream ends.
+        parts.extensions = Extensions::new();
+        Self {
+            head: Some(http::Request::from_parts(parts, ())),
+            whole: body.take_whole(),
+            body,
         }
     }
 }
@@ -102,10 +151,12 @@ impl<C: Timer + Unpin> Future for Attempt<C> {
         loop {
             match &mut self.step {
                 Step::Connecting(connecting) => {
-                    let ready = ready!(connecting.waiter.poll_ready(cx))?;
-                    let request = connecting.request.take().expect("polled after it ended");
-                    let shared = Arc::clone(connecting.waiter.shared());
-                    self.step = Step::send(shared, ready, request);
+                    ready!(connecting.waiter.poll_ready(cx))?;
+                    let Connecting { waiter, request } = &mut **connecting;
+                    // Without one it was lost again in between.
+                    if let Some(step) = Step::send(waiter.shared(), request) {
+                        self.step = step;
+                    }
                 }
                 Step::Sent { response, stream } => {
                     let answer = ready!(Pin::new(response).poll(cx));
@@ -128,63 +179,6 @@ impl<C: Timer + Unpin> Future for Attempt<C> {
             }
         }
     }
-}
-
-/// Gives a request to h2, which queues it without waiting.
-fn send<C: Timer>(
-    shared: Arc<Shared<C>>,
-    ready: Ready<C>,
-    request: http::Request<RequestBody>,
-) -> Result<(ResponseFuture, Stream<C>), AttemptError> {
-    let Ready { mut sender, live } = ready;
-    let (mut parts, mut body) = request.into_parts();
-    parts.uri = absolute(parts.uri, &shared.address);
-    parts.version = Version::HTTP_2;
-    parts.headers.entry(USER_AGENT).or_insert(AGENT);
-    // h2 has no use for them, and would hold them until the stream ends.
-    parts.extensions.clear();
-    let head = http::Request::from_parts(parts, ());
-    let whole = body.take_whole();
-    let empty = whole.as_ref().is_some_and(|chunks| chunks.is_empty());
-    let (response, mut stream) = match sender.send_request(head, empty) {
-        Ok(sent) => sent,
-        Err(error) => {
-            return Err(
-                match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
-                    // The connection would take another stream: it is this request that it won't.
-                    Poll::Ready(Ok(())) | Poll::Pending => malformed(&error),
-                    Poll::Ready(Err(error)) => {
-                        live.set_dead();
-                        shared.wake_driver();
-                        not_sent(&shared.address, error)
-                    }
-                },
-            );
-        }
-    };
-    let guard = live.open_stream(response.stream_id().as_u32());
-    let pump = match whole {
-        // Wholly in hand, it is kept in memory anyway: h2 may hold it until it can go out. A
-        // stream that has failed by now says so through the response.
-        Some(chunks) => {
-            let mut chunks = chunks.peekable();
-            while let Some(chunk) = chunks.next() {
-                let _ = stream.send_data(chunk, chunks.peek().is_none());
-            }
-            None
-        }
-        None => {
-            let (pump, guard) = Pump::new(body, stream);
-            shared.send(pump);
-            Some(guard)
-        }
-    };
-    let stream = Stream {
-        shared,
-        guard,
-        pump,
-    };
-    Ok((response, stream))
 }
 
 /// The request's target with the connection's scheme and authority.

@@ -17,15 +17,6 @@ pub(crate) struct Ready<C> {
     pub(crate) live: Arc<Live<C>>,
 }
 
-impl<C> Clone for Ready<C> {
-    fn clone(&self) -> Self {
-        Self {
-            sender: self.sender.clone(),
-            live: Arc::clone(&self.live),
-        }
-    }
-}
-
 /// What the streams of one connection and its driver tell each other.
 pub(crate) struct Live<C> {
     timer: C,

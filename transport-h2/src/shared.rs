@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
+use h2::SendStream;
+use h2::client::ResponseFuture;
 use steadfast_client::{Address, AttemptError, Instant, Timer};
 
 use crate::error::{self, ConnectError};
-use crate::live::Ready;
+use crate::live::{Ready, StreamGuard};
 use crate::pump::Pump;
 
 pub(crate) struct Shared<C> {
@@ -77,14 +80,6 @@ impl<C> Shared<C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection that takes streams, if there is one now.
-    pub(crate) fn ready(&self) -> Option<Ready<C>> {
-        match &self.lock().status {
-            Status::Ready(ready) if !ready.live.is_over() => Some(ready.clone()),
-            _ => None,
-        }
-    }
-
     /// The driver looks in, and asks to be woken when there is something new.
     pub(crate) fn visit(&self, waker: &Waker) -> Visit {
         let mut state = self.lock();
@@ -151,6 +146,52 @@ impl<C> Shared<C> {
     }
 }
 
+/// A stream that h2 has taken.
+pub(crate) type Opened<C> = (ResponseFuture, SendStream<Bytes>, StreamGuard<C>);
+
+impl<C: Timer> Shared<C> {
+    /// Opens a stream on the ready connection. h2 queues it without waiting, also beyond what
+    /// the server allows at once. `None`, and the head is left, if there is no connection that
+    /// takes streams.
+    pub(crate) fn open_stream(
+        &self,
+        head: &mut Option<http::Request<()>>,
+        end: bool,
+    ) -> Result<Option<Opened<C>>, AttemptError> {
+        let mut state = self.lock();
+        let Status::Ready(Ready { sender, live }) = &mut state.status else {
+            return Ok(None);
+        };
+        if live.is_over() {
+            return Ok(None);
+        }
+        let Some(head) = head.take() else {
+            return Ok(None);
+        };
+        let sent = sender.send_request(head, end);
+        // A handle whose last stream is queued takes no other, and would keep that one from
+        // being cancelled: a fresh handle has no such tie.
+        let usable = sender.poll_ready(&mut Context::from_waker(Waker::noop()));
+        if usable.is_pending() {
+            *sender = sender.clone();
+        }
+        match (sent, usable) {
+            (Ok((response, stream)), _) => {
+                let guard = live.open_stream(response.stream_id().as_u32());
+                Ok(Some((response, stream, guard)))
+            }
+            (Err(_), Poll::Ready(Err(error))) => {
+                live.set_dead();
+                drop(state);
+                self.wake_driver();
+                Err(error::not_sent(&self.address, error))
+            }
+            // The connection would take another: it is this request that it won't.
+            (Err(error), _) => Err(error::malformed(&error)),
+        }
+    }
+}
+
 impl<C> Waiter<C> {
     pub(crate) fn new(shared: Arc<Shared<C>>) -> Self {
         Self {
@@ -165,21 +206,18 @@ impl<C> Waiter<C> {
 }
 
 impl<C: Timer> Waiter<C> {
-    /// Ready with a connection that takes streams, or with why there is none.
+    /// Ready once there is a connection that takes streams, or with why there is none.
     ///
     /// Waits while idle and connecting; in transient failure fails at once with the last
     /// error, until its backoff is over.
-    pub(crate) fn poll_ready(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Ready<C>, AttemptError>> {
+    pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AttemptError>> {
         let mut state = self.shared.lock();
         let failed = self.place.and_then(|place| state.failed.remove(&place));
         if let Some(error) = failed {
             return Poll::Ready(Err(error.attempt_error()));
         }
         match &state.status {
-            Status::Ready(ready) if !ready.live.is_over() => return Poll::Ready(Ok(ready.clone())),
+            Status::Ready(ready) if !ready.live.is_over() => return Poll::Ready(Ok(())),
             Status::Failed { error, until } if self.shared.timer.now() < *until => {
                 return Poll::Ready(Err(error.attempt_error().untried()));
             }

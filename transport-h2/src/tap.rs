@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 const HEAD: usize = 9;
 const PREFACE: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
+const DATA: u8 = 0x0;
 const HEADERS: u8 = 0x1;
 const SETTINGS: u8 = 0x4;
 const GOAWAY: u8 = 0x7;
@@ -101,7 +102,7 @@ impl<S> Tap<S> {
     }
 }
 
-/// One frame's head, and of a GOAWAY the first four bytes of its payload.
+/// One frame's head, and of a GOAWAY the first four bytes of its payload, if it has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     kind: u8,
@@ -140,7 +141,9 @@ impl Frames {
                 && head[3] != GOAWAY
             {
                 // Almost every frame: its head in one piece, and nothing more to read.
-                on_frame(Frame::read(head, &[]));
+                if head[3] != DATA {
+                    on_frame(Frame::read(head, &[]));
+                }
                 self.skip = length(head);
                 bytes = rest;
                 continue;
@@ -178,10 +181,10 @@ impl Frame {
     fn read(head: &[u8], payload: &[u8]) -> Self {
         /// The highest bit is reserved, and to be ignored.
         fn word(bytes: &[u8]) -> u32 {
-            let number = bytes
-                .iter()
-                .fold(0, |word, byte| (word << 8) | u32::from(*byte));
-            number & 0x7fff_ffff
+            bytes
+                .first_chunk()
+                .map_or(0, |word| u32::from_be_bytes(*word))
+                & 0x7fff_ffff
         }
         Self {
             kind: head[3],
