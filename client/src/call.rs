@@ -44,7 +44,8 @@ pin_project! {
         C: Timer,
     {
         new: Option<(Arc<Inner<T, C>>, http::Request<tonic::body::Body>)>,
-        flight: Option<Flight<T, C>>,
+        // Boxed, since generated code moves the future about before it is polled.
+        flight: Option<Box<Flight<T, C>>>,
         #[pin]
         step: Step<T::Future, T::Body>,
         #[pin]
@@ -196,12 +197,12 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
         client: Arc<Inner<T, C>>,
         mut request: http::Request<tonic::body::Body>,
         cx: &mut Context<'_>,
-    ) -> Result<Self, Status> {
+    ) -> Result<Box<Self>, Status> {
         let shared = &client.shared;
         let now = shared.timer.now();
         let options = CallOptions::take(&mut request, shared.timeout, now)?;
         let replay = Replay::gather(request, options.replay_limit, cx)?;
-        Ok(Self {
+        Ok(Box::new(Self {
             call: Call::new(shared.policy, options.opening),
             client,
             options,
@@ -215,7 +216,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
             failed: Vec::new(),
             last: None,
             random: None,
-        })
+        }))
     }
 
     fn start(&mut self) -> Act<T, C> {

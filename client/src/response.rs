@@ -121,7 +121,8 @@ fn wrong_number_of_messages(sent: &str) -> Status {
 pub struct ResponseBody<B, C: Timer> {
     chunks: Chunks,
     trailers: Option<HeaderMap>,
-    stream: Option<Open<B, C>>,
+    /// Boxed once, since the body is moved about many times before it is read.
+    stream: Option<Box<Open<B, C>>>,
 }
 
 impl<B, C: Timer> ResponseBody<B, C> {
@@ -149,11 +150,11 @@ impl<B, C: Timer> ResponseBody<B, C> {
         Self {
             chunks,
             trailers: None,
-            stream: Some(Open {
+            stream: Some(Box::new(Open {
                 body,
                 call,
                 deadline: None,
-            }),
+            })),
         }
     }
 }
@@ -268,18 +269,18 @@ where
         if let Some(chunk) = this.chunks.next() {
             return Poll::Ready(Some(Ok(Frame::data(chunk))));
         }
-        let Some(Open {
-            body,
-            call,
-            deadline,
-        }) = &mut this.stream
-        else {
+        let Some(open) = &mut this.stream else {
             return Poll::Ready(
                 this.trailers
                     .take()
                     .map(|trailers| Ok(Frame::trailers(trailers))),
             );
         };
+        let Open {
+            body,
+            call,
+            deadline,
+        } = &mut **open;
         let end = match Pin::new(body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
