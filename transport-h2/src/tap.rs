@@ -110,7 +110,8 @@ struct Frame {
     first_word: u32,
 }
 
-/// Finds the frames in a stream of bytes that comes in pieces.
+/// Finds the frames in a stream of bytes that comes in pieces; DATA, which says nothing that
+/// is asked here, is passed over.
 #[derive(Debug)]
 struct Frames {
     /// Bytes of payload, or of the preface, still to pass.
@@ -156,7 +157,9 @@ impl Frames {
             // A GOAWAY's head asks for more once it is there.
             if self.have == needed && self.needed() == needed {
                 let (head, payload) = self.head[..self.have].split_at(HEAD);
-                on_frame(Frame::read(head, payload));
+                if head[3] != DATA {
+                    on_frame(Frame::read(head, payload));
+                }
                 self.skip = length(head) - payload.len();
                 self.have = 0;
             }
@@ -283,7 +286,6 @@ mod tests {
                 [
                     (SETTINGS, 0, 0),
                     (HEADERS, 1, 0),
-                    (0, 1, 0),
                     (GOAWAY, 0, 9),
                     (HEADERS, 3, 0)
                 ],
