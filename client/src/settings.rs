@@ -9,7 +9,7 @@ use steadfast_core::{
     RetryBudget, RetryPolicy, check,
 };
 
-use crate::address::{Address, InvalidAddress};
+use crate::address::Address;
 use crate::outcome::Classifier;
 
 /// The settings of one client: one server, one connection, one breaker, one budget.
@@ -98,46 +98,50 @@ impl Settings {
     ///
     /// As [`check`](Self::check).
     pub fn parse(&self) -> Result<Address, SettingsError> {
+        self.parse_with([])
+    }
+
+    /// The same, with the findings of whoever has more to check, so that all are reported at
+    /// once: each a name and what is wrong with it, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub fn parse_with<const N: usize>(
+        &self,
+        more: [(&'static str, Result<(), check::Invalid>); N],
+    ) -> Result<Address, SettingsError> {
         let address = Address::parse(&self.addr);
-        let mut invalid = Vec::new();
-        let mut report = |field, result: Result<(), String>| {
-            if let Err(reason) = result {
-                invalid.push(InvalidField { field, reason });
-            }
-        };
-        let text =
-            |result: Result<(), check::Invalid>| result.map_err(|invalid| invalid.to_string());
-        report(
-            "addr",
-            address
-                .as_ref()
-                .map(drop)
-                .map_err(InvalidAddress::to_string),
-        );
-        report("timeout", text(check::timeout(self.timeout)));
-        report("max_attempts", text(check::max_attempts(self.max_attempts)));
-        report("backoff_base", text(check::backoff_base(self.backoff_base)));
-        report(
-            "backoff_max",
-            text(check::backoff_max(self.backoff_max, self.backoff_base)),
-        );
-        report("retry_budget", text(check::retry_budget(self.retry_budget)));
-        report(
-            "breaker.window",
-            text(check::breaker_window(self.breaker.window)),
-        );
-        report(
-            "breaker.probes",
-            text(check::breaker_probes(self.breaker.probes)),
-        );
-        report(
-            "breaker.open_for",
-            text(check::breaker_open_for(self.breaker.open_for)),
-        );
-        report(
-            "breaker.probe_timeout",
-            text(check::breaker_probe_timeout(self.breaker.probe_timeout)),
-        );
+        let breaker = &self.breaker;
+        let own = [
+            ("timeout", check::timeout(self.timeout)),
+            ("max_attempts", check::max_attempts(self.max_attempts)),
+            ("backoff_base", check::backoff_base(self.backoff_base)),
+            (
+                "backoff_max",
+                check::backoff_max(self.backoff_max, self.backoff_base),
+            ),
+            ("retry_budget", check::retry_budget(self.retry_budget)),
+            ("breaker.window", check::breaker_window(breaker.window)),
+            ("breaker.probes", check::breaker_probes(breaker.probes)),
+            (
+                "breaker.open_for",
+                check::breaker_open_for(breaker.open_for),
+            ),
+            (
+                "breaker.probe_timeout",
+                check::breaker_probe_timeout(breaker.probe_timeout),
+            ),
+        ];
+        let wrong_address = address.as_ref().err().map(|wrong| InvalidField {
+            field: "addr",
+            reason: wrong.to_string(),
+        });
+        let wrong = own.into_iter().chain(more).filter_map(|(field, result)| {
+            let reason = result.err()?.to_string();
+            Some(InvalidField { field, reason })
+        });
+        let invalid: Vec<_> = wrong_address.into_iter().chain(wrong).collect();
         match address {
             Ok(address) if invalid.is_empty() => Ok(address),
             _ => Err(SettingsError { invalid }),

@@ -186,6 +186,24 @@ pub fn breaker_probe_timeout(timeout: Duration) -> Result<(), Invalid> {
     positive(timeout)
 }
 
+/// How long one connection attempt may take: longer than zero.
+///
+/// # Errors
+///
+/// [`Invalid::Zero`].
+pub fn connect_timeout(timeout: Duration) -> Result<(), Invalid> {
+    positive(timeout)
+}
+
+/// How long a connection without a stream is kept: longer than zero.
+///
+/// # Errors
+///
+/// [`Invalid::Zero`].
+pub fn idle_timeout(timeout: Duration) -> Result<(), Invalid> {
+    positive(timeout)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +222,8 @@ mod tests {
             backoff_base,
             breaker_open_for,
             breaker_probe_timeout,
+            connect_timeout,
+            idle_timeout,
         ] {
             assert_eq!(check(TINY), Ok(()));
             assert_eq!(check(Duration::MAX), Ok(()));

@@ -53,6 +53,31 @@ async fn every_bad_field_is_reported_by_name_in_one_error() {
 }
 
 #[tokio::test]
+async fn the_connections_numbers_are_checked_with_the_others() {
+    let connection = steadfast_tokio::ConnectionSettings {
+        connect_timeout: Duration::ZERO,
+        idle_timeout: Duration::ZERO,
+    };
+    let error = steadfast_tokio::builder(Settings::default())
+        .connection(connection)
+        .connect()
+        .expect_err("neither is valid, and there is no address");
+    let fields: Vec<_> = error
+        .invalid()
+        .iter()
+        .map(|invalid| invalid.field)
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            "addr",
+            "connection.connect_timeout",
+            "connection.idle_timeout"
+        ]
+    );
+}
+
+#[tokio::test]
 async fn the_defaults_lack_only_an_address() {
     let error = connect(Settings::default()).expect_err("no address");
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use steadfast_client::{Client, Settings, SettingsError, Transition};
+use steadfast_client::{Client, Settings, SettingsError, Transition, check};
 use steadfast_h2::{Channel, ConnectionSettings, channel};
 
 use crate::host::TokioHost;
@@ -50,7 +50,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// How the connection is kept.
+    /// How the connection is kept. Default: 20 s to connect, closed after 30 idle minutes.
     pub fn connection(mut self, connection: ConnectionSettings) -> Self {
         self.connection = connection;
         self
@@ -79,7 +79,17 @@ impl Builder {
     ///
     /// Outside a tokio runtime.
     pub fn connect(self) -> Result<TokioClient, SettingsError> {
-        let address = self.settings.parse()?;
+        let ConnectionSettings {
+            connect_timeout,
+            idle_timeout,
+        } = self.connection;
+        let address = self.settings.parse_with([
+            (
+                "connection.connect_timeout",
+                check::connect_timeout(connect_timeout),
+            ),
+            ("connection.idle_timeout", check::idle_timeout(idle_timeout)),
+        ])?;
         let timer = TokioTimer::new();
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
         let (channel, driver) = channel(address, TokioHost, timer, self.connection, seed);
