@@ -19,7 +19,7 @@ pub struct AttemptError {
     progress: Progress,
     unprocessed: Option<Unprocessed>,
     http2_code: Option<u32>,
-    untried: bool,
+    neutral: bool,
 }
 
 impl AttemptError {
@@ -31,19 +31,18 @@ impl AttemptError {
             progress,
             unprocessed: None,
             http2_code: None,
-            untried: false,
+            neutral: false,
         }
     }
 
-    /// Nothing was tried: the transport failed the attempt at once with what an earlier one
-    /// had found out, such as a connection that is backing off.
+    /// It says nothing about the server, so the breaker ignores it: the caller's mistake, or
+    /// what an earlier attempt had found out already.
     ///
-    /// It says nothing new about the server, so the breaker ignores it: a server that restarts
-    /// in a moment must not be shut out for ten seconds because one refused connection was
-    /// told to a hundred calls.
+    /// A server that restarts in a moment must not be shut out for ten seconds because one
+    /// refused connection was told to a hundred calls.
     #[must_use]
-    pub fn untried(mut self) -> Self {
-        self.untried = true;
+    pub fn neutral(mut self) -> Self {
+        self.neutral = true;
         self
     }
 
@@ -93,7 +92,7 @@ impl AttemptError {
             status: self.status,
             progress: self.progress,
             http2_code: self.http2_code,
-            untried: self.untried,
+            neutral: self.neutral,
         }
     }
 }
@@ -116,7 +115,8 @@ pub(crate) struct Failure {
     pub(crate) status: Status,
     pub(crate) progress: Progress,
     pub(crate) http2_code: Option<u32>,
-    pub(crate) untried: bool,
+    /// It says nothing about the server.
+    pub(crate) neutral: bool,
 }
 
 impl Failure {
@@ -131,7 +131,7 @@ impl Failure {
             status,
             progress,
             http2_code: None,
-            untried: false,
+            neutral: false,
         }
     }
 }

@@ -20,6 +20,7 @@ use tonic::{Code, Status};
 
 use crate::attempt::{AttemptError, Failure, GrpcTransport, core_code};
 use crate::client::Inner;
+use crate::messages::MessageCount;
 use crate::options::{CallKind, CallOptions};
 use crate::outcome::Outcome;
 use crate::report::{AttemptReport, CallReport};
@@ -30,7 +31,7 @@ use crate::sleeper::Sleeper;
 use crate::status::{self, Head};
 
 /// What a call of this transport and timer is answered with.
-pub type Response<T, C> = http::Response<ResponseBody<<T as GrpcTransport>::Body, C>>;
+pub type CallResponse<T, C> = http::Response<ResponseBody<<T as GrpcTransport>::Body, C>>;
 
 pin_project! {
     /// A call under way.
@@ -78,7 +79,7 @@ impl<T: GrpcTransport, C: Timer> CallFuture<T, C> {
 }
 
 impl<T: GrpcTransport, C: Timer> Future for CallFuture<T, C> {
-    type Output = Result<Response<T, C>, Status>;
+    type Output = Result<CallResponse<T, C>, Status>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
@@ -128,7 +129,7 @@ enum Act<T: GrpcTransport, C: Timer> {
     Send(http::Request<RequestBody>),
     Hold(Held<T::Body>),
     Wait,
-    Return(Result<Response<T, C>, Status>),
+    Return(Result<CallResponse<T, C>, Status>),
 }
 
 /// Waits for what the step waits for, or for time to end it. What has arrived counts, even
@@ -200,8 +201,9 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
     ) -> Result<Box<Self>, Status> {
         let shared = &client.shared;
         let now = shared.timer.now();
-        let options = CallOptions::take(&mut request, shared.timeout, now)?;
-        let replay = Replay::gather(request, options.replay_limit, cx)?;
+        let unsendable = |status| CallReport::attach(status, Vec::new(), End::Unsendable, None);
+        let options = CallOptions::take(&mut request, shared.timeout, now).map_err(unsendable)?;
+        let replay = Replay::gather(request, options.replay_limit, cx).map_err(unsendable)?;
         Ok(Box::new(Self {
             call: Call::new(shared.policy, options.opening),
             client,
@@ -234,7 +236,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
             Head::Succeeded if unary => self.on_failure(Failure::answered(no_message())),
             Head::Succeeded => self.on_success(parts, Chunks::default(), None),
             Head::Open if unary => Act::Hold(Held::new(parts, body, self.options.replay_limit.0)),
-            Head::Open => self.on_opened(parts, Chunks::default(), body),
+            Head::Open => self.on_opened(parts, Chunks::default(), body, None),
         }
     }
 
@@ -246,7 +248,9 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
             }
             HeldEnd::Failed(status) => self.on_failure(Failure::answered(status)),
             HeldEnd::Broken(error) => self.on_error(error),
-            HeldEnd::Outgrown => self.on_opened(held.parts, held.chunks, held.body),
+            HeldEnd::Outgrown => {
+                self.on_opened(held.parts, held.chunks, held.body, Some(held.messages))
+            }
         }
     }
 
@@ -264,7 +268,10 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
         );
         let judged = self.client.shared.classify.judge(&outcome);
         let (next, now) = self.settle(judged, None);
-        if let Next::Finish(_) = next {
+        if !matches!(next, Next::Finish(_)) {
+            let retried = Failure::answered(Status::ok("judged as one to retry"));
+            self.failed.push(self.attempt.report(&retried, now));
+        } else {
             let body = match trailers {
                 Some(trailers) => ResponseBody::whole(chunks, trailers),
                 None => ResponseBody::empty(),
@@ -274,10 +281,15 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
         self.follow(next, now)
     }
 
-    /// A response that is passed on before its end is known: a stream, or one too large to
-    /// be held.
-    /// `chunks` of its body have come by then.
-    fn on_opened(&mut self, parts: response::Parts, chunks: Chunks, body: T::Body) -> Act<T, C> {
+    /// A response that is passed on before its end is known: a stream, or a unary one too
+    /// large to be held, of which `chunks` have come and `messages` are counted.
+    fn on_opened(
+        &mut self,
+        parts: response::Parts,
+        chunks: Chunks,
+        body: T::Body,
+        messages: Option<MessageCount>,
+    ) -> Act<T, C> {
         let shared = &self.client.shared;
         let ticket = shared.protect(|protection| self.call.handle_opened(protection));
         let call = OpenCall {
@@ -287,6 +299,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
             deadline: self.options.told(),
             earlier: std::mem::take(&mut self.failed),
             attempt: self.attempt,
+            messages,
         };
         let body = ResponseBody::open(chunks, body, call);
         Act::Return(Ok(http::Response::from_parts(parts, body)))
@@ -296,11 +309,9 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
     fn on_error(&mut self, error: AttemptError) -> Act<T, C> {
         if let Some(why) = error.retry_transparently()
             && self.replay.is_replayable()
-            && self
-                .call
-                .handle_unprocessed(why, self.client.shared.timer.now())
+            && let now = self.client.shared.timer.now()
+            && self.call.handle_unprocessed(why, now)
         {
-            let now = self.client.shared.timer.now();
             return Act::Send(self.next_request(self.call.attempts(), now));
         }
         self.on_failure(error.into_failure())
@@ -316,7 +327,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
         }
         let outcome = Outcome::failed(self.replay.path(), &failure);
         let mut judged = self.client.shared.classify.judge(&outcome);
-        if failure.untried {
+        if failure.neutral {
             judged.breaker = BreakerOutcome::Ignored;
         }
         self.failed.push(self.attempt.report(&failure, now));

@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use crate::address::Address;
 use crate::attempt::GrpcTransport;
-use crate::call::{CallFuture, Response};
+use crate::call::{CallFuture, CallResponse};
 use crate::settings::{Settings, SettingsError};
 use crate::shared::{Listener, Shared};
 
@@ -131,7 +131,7 @@ impl<T, C> fmt::Debug for Client<T, C> {
 }
 
 impl<T: GrpcTransport, C: Timer> Service<http::Request<tonic::body::Body>> for Client<T, C> {
-    type Response = Response<T, C>;
+    type Response = CallResponse<T, C>;
     type Error = Status;
     type Future = CallFuture<T, C>;
 

@@ -52,7 +52,7 @@ mod status;
 
 pub use self::address::{Address, InvalidAddress};
 pub use self::attempt::{AttemptError, GrpcTransport};
-pub use self::call::{CallFuture, Response};
+pub use self::call::{CallFuture, CallResponse};
 pub use self::client::Client;
 pub use self::options::{CallKind, Deadline, ReplayLimit};
 pub use self::outcome::{Classifier, Outcome};

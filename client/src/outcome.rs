@@ -27,13 +27,7 @@ pub struct Outcome<'a> {
 
 impl<'a> Outcome<'a> {
     pub(crate) fn failed(path: &'a str, failure: &'a Failure) -> Self {
-        Self {
-            path,
-            code: failure.status.code(),
-            status: Some(&failure.status),
-            trailers: failure.status.metadata().as_ref(),
-            progress: failure.progress,
-        }
+        Self::of(path, &failure.status, failure.progress)
     }
 
     pub(crate) fn succeeded(path: &'a str, trailers: &'a HeaderMap) -> Self {
@@ -43,6 +37,18 @@ impl<'a> Outcome<'a> {
             status: None,
             trailers,
             progress: Progress::MaybeProcessed,
+        }
+    }
+
+    /// A failed attempt's, to try a classifier with.
+    #[must_use]
+    pub fn of(path: &'a str, status: &'a Status, progress: Progress) -> Self {
+        Self {
+            path,
+            code: status.code(),
+            status: Some(status),
+            trailers: status.metadata().as_ref(),
+            progress,
         }
     }
 
@@ -97,7 +103,21 @@ impl Classifier {
         Self(Some(Arc::new(classify)))
     }
 
-    pub(crate) fn judge(&self, outcome: &Outcome<'_>) -> Classification {
+    /// What it answers, with the server's pushback taken into account.
+    ///
+    /// ```
+    /// use steadfast_client::{Classification, Classifier, Outcome, Progress};
+    ///
+    /// let busy = tonic::Status::unavailable("busy");
+    /// let outcome = Outcome::of("/carts.v1.CartService/AddItem", &busy, Progress::NotSent);
+    /// assert_eq!(Classifier::default().judge(&outcome), Classification::RETRY);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the user's function does.
+    #[must_use]
+    pub fn judge(&self, outcome: &Outcome<'_>) -> Classification {
         match &self.0 {
             None if outcome.code == Code::Ok => Classification::SUCCESS,
             None => outcome.default_classification(),

@@ -30,7 +30,7 @@ pub(crate) struct Held<B> {
     pub(crate) chunks: Chunks,
     size: usize,
     limit: usize,
-    messages: MessageCount,
+    pub(crate) messages: MessageCount,
 }
 
 /// How holding a response ended.
@@ -74,9 +74,7 @@ where
                     self.size += data.len();
                     self.chunks.push(data);
                     if self.messages.begun() > 1 {
-                        return Poll::Ready(HeldEnd::Failed(wrong_number_of_messages(
-                            "more than one",
-                        )));
+                        return Poll::Ready(HeldEnd::Failed(more_than_one_message()));
                     }
                     if self.size > self.limit {
                         return Poll::Ready(HeldEnd::Outgrown);
@@ -94,11 +92,10 @@ where
         match status::read_trailers(&trailers) {
             None => HeldEnd::Failed(status::missing()),
             Some(Err(status)) => HeldEnd::Failed(status),
-            Some(Ok(())) if self.messages.begun() == 0 => HeldEnd::Failed(no_message()),
-            Some(Ok(())) if !self.messages.is_complete() => {
-                HeldEnd::Failed(wrong_number_of_messages("a part of one"))
-            }
-            Some(Ok(())) => HeldEnd::Succeeded(trailers),
+            Some(Ok(())) => match one_message(&self.messages) {
+                Ok(()) => HeldEnd::Succeeded(trailers),
+                Err(status) => HeldEnd::Failed(status),
+            },
         }
     }
 }
@@ -106,6 +103,20 @@ where
 /// An OK without a message, which a unary call can't be answered with.
 pub(crate) fn no_message() -> Status {
     wrong_number_of_messages("none")
+}
+
+fn more_than_one_message() -> Status {
+    wrong_number_of_messages("more than one")
+}
+
+/// Whether a unary response that ends here is one message.
+fn one_message(messages: &MessageCount) -> Result<(), Status> {
+    match messages.begun() {
+        0 => Err(no_message()),
+        1 if messages.is_complete() => Ok(()),
+        1 => Err(wrong_number_of_messages("a part of one")),
+        _ => Err(more_than_one_message()),
+    }
 }
 
 fn wrong_number_of_messages(sent: &str) -> Status {
@@ -176,6 +187,8 @@ pub(crate) struct OpenCall<C: Timer> {
     pub(crate) earlier: Vec<AttemptReport>,
     /// When that one began, and what it had waited for.
     pub(crate) attempt: AttemptStart,
+    /// Of a unary call, whose response must be one message.
+    pub(crate) messages: Option<MessageCount>,
 }
 
 /// When an attempt began, and what it had waited for.
@@ -202,6 +215,27 @@ impl AttemptStart {
 }
 
 impl<C: Timer> OpenCall<C> {
+    /// More of the response came: whether it may be passed on. A stream that is read slowly
+    /// ends at its deadline too, though it never makes its caller wait.
+    fn take_data(&mut self, data: &Bytes) -> Result<(), Status> {
+        if let Some(deadline) = self.deadline {
+            let now = self.shared.timer.now();
+            if now >= deadline {
+                return Err(self.expired(now));
+            }
+        }
+        match &mut self.messages {
+            None => Ok(()),
+            Some(messages) => {
+                messages.push(data);
+                match messages.begun() {
+                    0 | 1 => Ok(()),
+                    _ => Err(self.failed(Failure::answered(more_than_one_message()))),
+                }
+            }
+        }
+    }
+
     fn succeeded(&mut self, trailers: &HeaderMap) {
         let outcome = Outcome::succeeded(self.path.path(), trailers);
         let judged = self.shared.classify.judge(&outcome);
@@ -283,7 +317,10 @@ where
         } = &mut **open;
         let end = match Pin::new(body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                Ok(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                Ok(data) => match call.take_data(&data) {
+                    Ok(()) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                    Err(status) => Err(status),
+                },
                 Err(frame) => read_end(frame.into_trailers().unwrap_or_default(), call),
             },
             Poll::Ready(Some(Err(error))) => Err(call.failed(error.into_failure())),
@@ -315,6 +352,9 @@ fn read_end<C: Timer>(
         None => Err(call.failed(Failure::answered(status::missing()))),
         Some(Err(status)) => Err(call.failed(Failure::answered(status))),
         Some(Ok(())) => {
+            if let Some(Err(status)) = call.messages.as_ref().map(one_message) {
+                return Err(call.failed(Failure::answered(status)));
+            }
             call.succeeded(&trailers);
             status::mend_ok_trailers(&mut trailers);
             Ok(Frame::trailers(trailers))

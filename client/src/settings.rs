@@ -121,7 +121,14 @@ impl Settings {
                 "backoff_max",
                 check::backoff_max(self.backoff_max, self.backoff_base),
             ),
-            ("retry_budget", check::retry_budget(self.retry_budget)),
+            (
+                "retry_budget.max_tokens",
+                check::retry_budget_max_tokens(self.retry_budget.max_tokens),
+            ),
+            (
+                "retry_budget.token_ratio",
+                check::retry_budget_token_ratio(self.retry_budget.token_ratio),
+            ),
             ("breaker.window", check::breaker_window(breaker.window)),
             ("breaker.probes", check::breaker_probes(breaker.probes)),
             (

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -123,41 +124,33 @@ impl<C: Timer> Shared<C> {
             Some(turn) => turn,
             None => return,
         };
+        // A panic of the listener is its caller's to hear of, once nothing is left to tell.
+        let mut panic = None;
         while let Some(transition) = turn.next() {
-            listener(&transition);
+            let told = catch_unwind(AssertUnwindSafe(|| listener(&transition)));
+            panic = panic.or(told.err());
+        }
+        if let Some(panic) = panic {
+            resume_unwind(panic);
         }
     }
 }
 
-/// The right to deliver. Given back when nothing is left, or by a listener's panic; what is
-/// left then goes out with the next transition.
-struct Turn<'a>(Option<&'a Mutex<Outbox>>);
+/// The right to deliver. Given back when nothing is left.
+struct Turn<'a>(&'a Mutex<Outbox>);
 
 impl<'a> Turn<'a> {
     fn take(outbox: &'a Mutex<Outbox>) -> Option<Self> {
-        let mut inside = lock(outbox);
-        let free = !std::mem::replace(&mut inside.delivering, true);
-        free.then_some(Self(Some(outbox)))
+        let free = !std::mem::replace(&mut lock(outbox).delivering, true);
+        free.then_some(Self(outbox))
     }
 
     /// The next transition; gives the turn back in the same step that finds none.
     fn next(&mut self) -> Option<Transition> {
-        let outbox = self.0?;
-        let mut inside = lock(outbox);
-        let next = inside.transitions.pop_front();
-        if next.is_none() {
-            inside.delivering = false;
-            self.0 = None;
-        }
+        let mut outbox = lock(self.0);
+        let next = outbox.transitions.pop_front();
+        outbox.delivering = next.is_some();
         next
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if let Some(outbox) = self.0 {
-            lock(outbox).delivering = false;
-        }
     }
 }
 

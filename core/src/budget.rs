@@ -46,8 +46,7 @@ pub struct Budget {
 
 impl Budget {
     /// A full bucket. Numbers outside the ranges of [`RetryBudget`] are brought to the
-    /// nearest end; [`check::retry_budget`](crate::check::retry_budget) tells them apart
-    /// beforehand.
+    /// nearest end; the functions in [`check`](crate::check) tell them apart beforehand.
     #[must_use]
     pub fn new(settings: RetryBudget) -> Self {
         let max = settings.max_tokens.clamp(3, 1_000) * THOUSAND;

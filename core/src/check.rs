@@ -13,8 +13,6 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::budget::RetryBudget;
-
 /// What is wrong with a value. The `Display` text completes "the setting ...".
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -61,7 +59,7 @@ impl fmt::Display for Invalid {
                 write!(f, "must be {min} to {max}, not {given}")
             }
             Self::RatioOutOfRange { min, max, given } => {
-                write!(f, "must have a token ratio of {min} to {max}, not {given}")
+                write!(f, "must be {min} to {max}, not {given}")
             }
             Self::BelowBase { base, given } => {
                 write!(
@@ -131,22 +129,30 @@ pub fn backoff_max(max: Duration, base: Duration) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The retry budget: 3 to 1000 tokens, a ratio of 0.001 to 1000.
+/// The tokens of a full retry budget: 3 to 1000.
 ///
 /// # Errors
 ///
-/// [`Invalid::OutOfRange`] for the tokens, [`Invalid::RatioOutOfRange`] for the ratio.
-pub fn retry_budget(budget: RetryBudget) -> Result<(), Invalid> {
+/// [`Invalid::OutOfRange`].
+pub fn retry_budget_max_tokens(tokens: u32) -> Result<(), Invalid> {
+    within(tokens, 3, 1_000)
+}
+
+/// The tokens that a success earns: 0.001 to 1000.
+///
+/// # Errors
+///
+/// [`Invalid::RatioOutOfRange`], also for what is not a number.
+pub fn retry_budget_token_ratio(given: f64) -> Result<(), Invalid> {
     const MIN: f64 = 0.001;
     const MAX: f64 = 1_000.0;
-    within(budget.max_tokens, 3, 1_000)?;
-    if (MIN..=MAX).contains(&budget.token_ratio) {
+    if (MIN..=MAX).contains(&given) {
         return Ok(());
     }
     Err(Invalid::RatioOutOfRange {
         min: MIN,
         max: MAX,
-        given: budget.token_ratio,
+        given,
     })
 }
 
@@ -260,31 +266,28 @@ mod tests {
 
     #[test]
     fn the_budget_is_within_its_ranges() {
-        let check = |max_tokens, token_ratio| {
-            text(retry_budget(RetryBudget {
-                max_tokens,
-                token_ratio,
-            }))
-        };
-        assert_eq!(check(3, 0.001), "ok");
-        assert_eq!(check(1_000, 1_000.0), "ok");
-        assert_eq!(check(2, 0.1), "must be 3 to 1000, not 2");
-        assert_eq!(check(1_001, 0.1), "must be 3 to 1000, not 1001");
+        for tokens in [3, 1_000] {
+            assert_eq!(retry_budget_max_tokens(tokens), Ok(()));
+        }
+        assert_eq!(text(retry_budget_max_tokens(2)), "must be 3 to 1000, not 2");
         assert_eq!(
-            check(10, 0.0009),
-            "must have a token ratio of 0.001 to 1000, not 0.0009"
+            text(retry_budget_max_tokens(1_001)),
+            "must be 3 to 1000, not 1001"
         );
-        assert_eq!(
-            check(10, 1_000.1),
-            "must have a token ratio of 0.001 to 1000, not 1000.1"
-        );
-        assert_eq!(
-            check(10, f64::NAN),
-            "must have a token ratio of 0.001 to 1000, not NaN"
-        );
-        assert_eq!(
-            check(10, f64::INFINITY),
-            "must have a token ratio of 0.001 to 1000, not inf"
-        );
+        for ratio in [0.001, 1_000.0] {
+            assert_eq!(retry_budget_token_ratio(ratio), Ok(()));
+        }
+        for (ratio, given) in [
+            (0.0009, "0.0009"),
+            (1_000.1, "1000.1"),
+            (-1.0, "-1"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(
+                text(retry_budget_token_ratio(ratio)),
+                std::format!("must be 0.001 to 1000, not {given}")
+            );
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! An HTTP/2 peer that answers by a script of its own, as no gRPC server would.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use h2::RecvStream;
 use h2::server::SendResponse;
-use http::Request;
+use http::HeaderMap;
 use steadfast_tokio::{Settings, TokioClient};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::world::{PipeHost, piped};
 
 /// What a peer does with a request.
-pub type Respond = dyn Fn(usize, Request<RecvStream>, SendResponse<Bytes>) + Send + Sync;
+pub type Respond = dyn Fn(usize, &HeaderMap, SendResponse<Bytes>) + Send + Sync;
 
 /// A client whose every connection is served by a function.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Peer {
 
 impl Peer {
     /// Serves HTTP/2 by `respond`, which is told the number of the request, from 0, over all
-    /// connections. What it keeps of the response is kept until the connection ends.
+    /// connections, and its headers. Nobody reads the request's body.
     ///
     /// # Panics
     ///
@@ -32,7 +32,7 @@ impl Peer {
     #[must_use]
     pub fn new(
         settings: Settings,
-        respond: impl Fn(usize, Request<RecvStream>, SendResponse<Bytes>) + Send + Sync + 'static,
+        respond: impl Fn(usize, &HeaderMap, SendResponse<Bytes>) + Send + Sync + 'static,
     ) -> Self {
         let (host, connections) = PipeHost::new();
         tokio::spawn(serve(connections, Arc::new(respond)));
@@ -43,16 +43,20 @@ impl Peer {
 }
 
 async fn serve(mut connections: mpsc::UnboundedReceiver<DuplexStream>, respond: Arc<Respond>) {
-    let requests = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let requests = Arc::new(AtomicUsize::new(0));
     while let Some(stream) = connections.recv().await {
         let (respond, requests) = (Arc::clone(&respond), Arc::clone(&requests));
         tokio::spawn(async move {
             let Ok(mut connection) = h2::server::handshake(stream).await else {
                 return;
             };
+            // Dropped, a body would reset its stream before the answer is out.
+            let mut bodies = Vec::new();
             while let Some(Ok((request, response))) = connection.accept().await {
-                let number = requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                respond(number, request, response);
+                let number = requests.fetch_add(1, Ordering::Relaxed);
+                let (head, body) = request.into_parts();
+                bodies.push(body);
+                respond(number, &head.headers, response);
             }
         });
     }

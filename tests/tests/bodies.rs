@@ -149,4 +149,33 @@ async fn headers_that_http2_forbids_are_the_callers_mistake() {
         .add_item(unary(item(b"x")))
         .await
         .expect("still up");
+    let counts = world.client.breaker().1;
+    assert_eq!(
+        (counts.successes, counts.failures),
+        (2, 0),
+        "not the server's fault"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_fails_ends_its_call_and_tells_the_breaker_nothing() {
+    let world = World::new(Settings::default());
+    world.script.otherwise(Answer::Hang);
+    for n in 1..=6 {
+        let (sender, receiver) = mpsc::channel::<AddItemRequest>(1);
+        let mut request = tonic::Request::new(ReceiverStream::new(receiver));
+        let cancel = request.cancellation_handle();
+        let mut carts = world.carts();
+        let call = tokio::spawn(async move { carts.add_items(request).await });
+        sender.send(item(b"x")).await.expect("taken");
+        world.script.saw(n).await;
+        cancel.cancel();
+        let status = call.await.expect("no panic").expect_err("cancelled");
+        assert_eq!(status.code(), Code::Cancelled);
+        assert_eq!(
+            CallReport::of(&status).expect("a report").end(),
+            &End::Stopped
+        );
+    }
+    assert_eq!(world.client.breaker().1.results(), 0);
 }

@@ -228,6 +228,40 @@ async fn a_users_delay_is_waited_for_and_the_servers_refusal_prevails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_ok_that_a_classifier_retries_is_in_the_report() {
+    let world = World::new(Settings {
+        max_attempts: 2,
+        classify: Classifier::new(|outcome| match outcome.code {
+            Code::Ok => Classification::RETRY,
+            _ => Classification::STOP,
+        }),
+        ..Settings::default()
+    });
+    world
+        .script
+        .then([Answer::Ok, Answer::Fail(Status::not_found("gone"))]);
+    let status = world
+        .carts()
+        .add_item(unary(item(b"x")))
+        .await
+        .expect_err("gone");
+    let report = CallReport::of(&status).expect("a report");
+    let codes: Vec<_> = report
+        .attempts()
+        .iter()
+        .map(|attempt| attempt.code)
+        .collect();
+    assert_eq!(codes, [Code::Ok, Code::NotFound]);
+    // The last answer is the caller's, however it is judged.
+    world
+        .carts()
+        .add_item(unary(item(b"x")))
+        .await
+        .expect("an OK");
+    assert_eq!(world.script.attempts(), 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_classifier_sees_path_status_trailers_and_success() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&seen);

@@ -214,6 +214,11 @@ async fn a_grpc_timeout_that_is_none_is_the_callers_mistake() {
         "grpc-timeout \"soon\" must be one to eight digits and a unit of H, M, S, m, u or n"
     );
     assert_eq!(world.script.attempts(), 0);
+    let report = CallReport::of(&status).expect("a report");
+    assert_eq!(
+        (report.end(), report.attempts().len()),
+        (&End::Unsendable, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]

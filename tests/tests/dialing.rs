@@ -9,8 +9,9 @@ use steadfast_tests::carts::ListItemsRequest;
 use steadfast_tests::carts::cart_service_client::CartServiceClient;
 use steadfast_tests::{PipeHost, Raw, item, piped, raw, unary};
 use steadfast_tokio::{
-    BreakerState, CallKind, CallReport, Client, ConnectionSettings, NeverOpen, Progress, Settings,
-    TokioClient, TokioTimer, channel,
+    Address, BreakerState, CallKind, CallReport, Client, ConnectError, ConnectErrorKind,
+    ConnectionSettings, DialError, Host, NeverOpen, Progress, Settings, TokioClient, TokioTimer,
+    channel,
 };
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -136,16 +137,15 @@ async fn one_refused_connection_told_to_many_calls_is_one_failure() {
         },
         |_| {},
     );
-    for _ in 0..100 {
-        let status = call(&client)
-            .await
-            .expect("no panic")
-            .expect_err("nobody serves");
+    let waiting: Vec<_> = (0..50).map(|_| call(&client)).collect();
+    let later = (0..50).map(|_| call(&client));
+    for call in waiting.into_iter().chain(later) {
+        let status = call.await.expect("no panic").expect_err("nobody serves");
         assert_eq!(status.code(), Code::Unavailable);
         let report = CallReport::of(&status).expect("a report");
         assert_eq!(report.attempts()[0].progress, Progress::NotSent);
     }
-    // The first dialed; the others were told what it had found out.
+    // The first dialed; the others waited with it, or were told what it had found out.
     let (state, counts) = client.breaker();
     assert_eq!((state, counts.failures), (BreakerState::Closed, 1));
 }
@@ -321,4 +321,45 @@ async fn without_its_driver_a_call_fails_at_once() {
             "the driver of the connection to carts.test:1 is gone"
         );
     }
+}
+
+/// A host whose resolver knows no name.
+struct NoNames;
+
+impl Host for NoNames {
+    type Stream = DuplexStream;
+
+    fn dial(
+        &self,
+        _: &Address,
+    ) -> impl Future<Output = Result<DuplexStream, DialError>> + Send + 'static {
+        let unknown = std::io::Error::new(std::io::ErrorKind::NotFound, "no such host");
+        std::future::ready(Err(DialError::Resolve(unknown)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_does_not_resolve_says_so() {
+    let settings = Settings {
+        addr: "no-such-host.test:1".to_owned(),
+        ..settings()
+    };
+    let timer = TokioTimer::new();
+    let address = settings.parse().expect("valid");
+    let (channel, driver) = channel(address, NoNames, timer, ConnectionSettings::default(), 1);
+    tokio::spawn(driver);
+    let client = Client::new(channel, timer, &settings, 1).expect("valid");
+    let status = call(&client)
+        .await
+        .expect("no panic")
+        .expect_err("no such name");
+    assert_eq!(status.code(), Code::Unavailable);
+    assert_eq!(
+        status.message(),
+        "can't connect to no-such-host.test:1: the name can't be resolved: no such host"
+    );
+    let kind = std::iter::successors(std::error::Error::source(&status), |error| error.source())
+        .find_map(|error| error.downcast_ref::<ConnectError>())
+        .map(ConnectError::kind);
+    assert_eq!(kind, Some(ConnectErrorKind::Resolve));
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::Reason;
@@ -27,10 +28,22 @@ fn headers() -> http::response::Builder {
 }
 
 fn message(items: u32) -> Bytes {
-    let message = prost::Message::encode_to_vec(&AddItemResponse {
+    framed(AddItemResponse {
         items,
         item: vec![9; 100],
-    });
+    })
+}
+
+/// A message larger than the replay limit.
+fn large() -> Bytes {
+    framed(AddItemResponse {
+        items: 1,
+        item: vec![9; 300_000],
+    })
+}
+
+fn framed(message: AddItemResponse) -> Bytes {
+    let message = prost::Message::encode_to_vec(&message);
     let mut framed = vec![0];
     framed.extend((message.len() as u32).to_be_bytes());
     framed.extend(message);
@@ -68,10 +81,8 @@ async fn call(
 ) -> (usize, Result<AddItemResponse, Status>) {
     let attempts = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&attempts);
-    let peer = Peer::new(settings(), move |n, request, to| {
+    let peer = Peer::new(settings(), move |n, _, to| {
         counted.fetch_add(1, Ordering::Relaxed);
-        // The request's body is read by nobody; it must not be dropped before the answer.
-        std::mem::forget(request);
         respond(n, to);
     });
     let mut carts = CartServiceClient::new(peer.client);
@@ -145,9 +156,8 @@ async fn a_status_after_the_headers_is_retried_for_a_unary_call() {
 async fn a_stream_that_opened_is_not_retried() {
     let seen = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&seen);
-    let peer = Peer::new(settings(), move |_, request, to| {
+    let peer = Peer::new(settings(), move |_, _, to| {
         counted.fetch_add(1, Ordering::Relaxed);
-        std::mem::forget(request);
         answer(
             to,
             &[],
@@ -213,6 +223,18 @@ async fn a_unary_call_has_exactly_one_message() {
         assert_eq!((status.code(), seen), (Code::Internal, 1));
         assert!(status.message().ends_with(part), "{}", status.message());
     }
+    // Too large to be held, a response is passed on as it comes, and judged all the same.
+    for (chunks, part) in [
+        (vec![large(), message(2)], "more than one"),
+        (vec![large().slice(..290_000)], "a part of one"),
+    ] {
+        let (seen, result) = call(move |_, to| answer(to, &chunks, ok())).await;
+        let status = result.expect_err("not one message");
+        assert_eq!((status.code(), seen), (Code::Internal, 1), "{status:?}");
+        assert!(status.message().ends_with(part), "{}", status.message());
+    }
+    let (_, result) = call(|_, to| answer(to, &[large()], ok())).await;
+    assert_eq!(result.expect("one message").item.len(), 300_000);
     let (_, result) = call(|_, to| answer(to, &[], trailers(&[("grpc-status", b"5")]))).await;
     assert_eq!(result.expect_err("its own status").code(), Code::NotFound);
     let (_, result) = call(|_, mut to| {
@@ -295,13 +317,12 @@ async fn resets_map_as_the_protocol_says() {
 async fn a_refused_stream_goes_again_once_at_no_cost() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let attempts = Arc::clone(&heard);
-    let peer = Peer::new(settings(), move |n, request, mut to| {
-        let previous = request.headers().get("grpc-previous-rpc-attempts").cloned();
+    let peer = Peer::new(settings(), move |n, headers, mut to| {
+        let previous = headers.get("grpc-previous-rpc-attempts").cloned();
         attempts
             .lock()
             .unwrap()
             .push((tokio::time::Instant::now(), previous));
-        std::mem::forget(request);
         match n {
             0 => to.send_reset(Reason::REFUSED_STREAM),
             _ => answer(to, &[message(1)], ok()),
@@ -320,15 +341,14 @@ async fn a_refused_stream_goes_again_once_at_no_cost() {
 #[tokio::test(start_paused = true)]
 async fn a_cancel_after_the_deadline_was_the_deadline() {
     for (millis, code) in [(50, Code::Cancelled), (100, Code::DeadlineExceeded)] {
-        let peer = Peer::new(settings(), move |_, request, mut to| {
-            std::mem::forget(request);
+        let peer = Peer::new(settings(), move |_, _, mut to| {
             tokio::spawn(async move {
-                tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
+                tokio::time::sleep(Duration::from_millis(millis)).await;
                 to.send_reset(Reason::CANCEL);
             });
         });
         let mut request = unary(item(b"x"));
-        request.set_timeout(std::time::Duration::from_millis(100));
+        request.set_timeout(Duration::from_millis(100));
         let mut carts = CartServiceClient::new(peer.client);
         let status = carts.add_item(request).await.expect_err("cancelled");
         assert_eq!(status.code(), code, "at {millis} ms");
@@ -353,8 +373,7 @@ async fn any_bytes_in_the_trailers_are_a_status_and_no_panic() {
             max_attempts: 1,
             ..settings()
         },
-        move |n, request, to| {
-            std::mem::forget(request);
+        move |n, _, to| {
             let value = &next[n / 4];
             let mut end = trailers(&[("grpc-status", b"9"), ("grpc-message", b"m")]);
             let name = [
@@ -402,4 +421,32 @@ async fn broken_trailers_beside_an_ok_do_not_hurt() {
     })
     .await;
     assert_eq!(result.expect("OK is OK").items, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_read_slowly_ends_at_its_deadline() {
+    let peer = Peer::new(settings(), |_, _, to| {
+        let chunks: Vec<_> = (0..200).map(message).collect();
+        answer(to, &chunks, ok());
+    });
+    let mut request = tonic::Request::new(ListItemsRequest { count: 200 });
+    request.set_timeout(Duration::from_secs(1));
+    let mut carts = CartServiceClient::new(peer.client.clone());
+    let mut items = carts
+        .list_items(request)
+        .await
+        .expect("opened")
+        .into_inner();
+    let mut read = 0;
+    let status = loop {
+        match items.message().await {
+            Ok(item) => assert!(item.is_some(), "a clean end after {read}"),
+            Err(status) => break status,
+        }
+        read += 1;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    assert!(read <= 200, "{read}");
+    assert_eq!(peer.client.breaker().1.failures, 1);
 }

@@ -14,7 +14,7 @@ async fn every_bad_field_is_reported_by_name_in_one_error() {
         backoff_max: Duration::ZERO,
         retry_budget: RetryBudget {
             max_tokens: 2,
-            token_ratio: 0.1,
+            token_ratio: 0.0,
         },
         breaker: BreakerSettings {
             window: 0,
@@ -38,7 +38,8 @@ async fn every_bad_field_is_reported_by_name_in_one_error() {
             "max_attempts",
             "backoff_base",
             "backoff_max",
-            "retry_budget",
+            "retry_budget.max_tokens",
+            "retry_budget.token_ratio",
             "breaker.window",
             "breaker.probes",
             "breaker.open_for",

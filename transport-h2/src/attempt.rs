@@ -144,7 +144,7 @@ impl Request {
     }
 }
 
-impl<C: Timer + Unpin> Future for Attempt<C> {
+impl<C: Timer> Future for Attempt<C> {
     type Output = Result<http::Response<ResponseStream<C>>, AttemptError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -195,7 +195,8 @@ fn absolute(uri: Uri, address: &Address) -> Uri {
 impl<C: Timer> Stream<C> {
     fn error(&self, error: h2::Error) -> AttemptError {
         if let Some(status) = self.pump.as_ref().and_then(PumpGuard::body_failure) {
-            return AttemptError::new(status, Progress::MaybeProcessed);
+            // The caller's doing, whatever the server makes of it.
+            return AttemptError::new(status, self.guard.facts().progress()).neutral();
         }
         stream_error(&self.shared.address, error, self.guard.facts())
     }
@@ -212,7 +213,7 @@ pub struct ResponseStream<C: Timer> {
     stream: Stream<C>,
 }
 
-impl<C: Timer + Unpin> Body for ResponseStream<C> {
+impl<C: Timer> Body for ResponseStream<C> {
     type Data = Bytes;
     type Error = AttemptError;
 

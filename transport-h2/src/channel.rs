@@ -48,7 +48,7 @@ where
     (channel, driver)
 }
 
-impl<C: Timer + Unpin> Transport<http::Request<RequestBody>> for Channel<C> {
+impl<C: Timer> Transport<http::Request<RequestBody>> for Channel<C> {
     type Response = http::Response<ResponseStream<C>>;
     type Error = steadfast_client::AttemptError;
     type Future = Attempt<C>;

@@ -268,8 +268,10 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
             }
             ConnectionAction::Abandon { .. } => {
                 self.dialing = None;
-                let timeout = self.settings.connect_timeout;
-                self.fail(ConnectError::timeout(&self.shared.address, timeout));
+                if self.machine.state() != ConnectionState::Closed {
+                    let timeout = self.settings.connect_timeout;
+                    self.fail(ConnectError::timeout(&self.shared.address, timeout));
+                }
             }
             ConnectionAction::Retire { .. } => self.retire(false),
         }

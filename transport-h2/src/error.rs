@@ -117,7 +117,7 @@ impl Error for ConnectError {
 /// The driver of the connection was dropped: nothing will ever be sent again.
 pub(crate) fn driver_gone(address: &Address) -> AttemptError {
     let message = format!("the driver of the connection to {address} is gone");
-    AttemptError::new(Status::unavailable(message), Progress::NotSent)
+    AttemptError::new(Status::unavailable(message), Progress::NotSent).neutral()
 }
 
 /// The client is closed.
@@ -138,7 +138,7 @@ pub(crate) fn not_sent(address: &Address, error: h2::Error) -> AttemptError {
 /// HTTP/2 does not allow such a request: the caller's mistake.
 pub(crate) fn malformed(error: &h2::Error) -> AttemptError {
     let message = format!("the request's headers can't be sent over HTTP/2: {error}");
-    AttemptError::new(Status::internal(message), Progress::NotSent)
+    AttemptError::new(Status::internal(message), Progress::NotSent).neutral()
 }
 
 /// How far a stream's request got, as the connection knows it.

@@ -17,6 +17,15 @@ pub(crate) struct Ready<C> {
     pub(crate) live: Arc<Live<C>>,
 }
 
+impl<C> Clone for Ready<C> {
+    fn clone(&self) -> Self {
+        Self {
+            sender: self.sender.clone(),
+            live: Arc::clone(&self.live),
+        }
+    }
+}
+
 /// What the streams of one connection and its driver tell each other.
 pub(crate) struct Live<C> {
     timer: C,
@@ -105,11 +114,11 @@ impl<C: Timer> StreamGuard<C> {
 
 impl<C: Timer> Drop for StreamGuard<C> {
     fn drop(&mut self) {
-        // The time is noted before the count is: whoever sees none sees since when.
-        if self.live.streams.load(Ordering::Acquire) == 1 {
+        // The last one out notes the time. A look in between finds no stream and an older time;
+        // the worst of it is an unused connection closed a little early.
+        if self.live.streams.fetch_sub(1, Ordering::AcqRel) == 1 {
             let now = self.live.timer.now().as_nanos();
             self.live.idle_since.fetch_max(now, Ordering::AcqRel);
         }
-        self.live.streams.fetch_sub(1, Ordering::AcqRel);
     }
 }

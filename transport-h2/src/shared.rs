@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use h2::SendStream;
-use h2::client::ResponseFuture;
+use h2::client::{ResponseFuture, SendRequest};
 use steadfast_client::{Address, AttemptError, Instant, Timer};
 
 use crate::error::{self, ConnectError};
-use crate::live::{Ready, StreamGuard};
+use crate::live::{Live, Ready, StreamGuard};
 use crate::pump::Pump;
 
 pub(crate) struct Shared<C> {
@@ -24,7 +24,7 @@ struct State<C> {
     /// Calls that wait for a connection, by their places.
     waiters: BTreeMap<u64, Waker>,
     /// Calls whose wait has failed, until they look.
-    failed: BTreeMap<u64, Arc<ConnectError>>,
+    failed: BTreeMap<u64, AttemptError>,
     next_place: u64,
     /// Request bodies on their way to the driver, which sends them.
     pumps: Vec<Pump>,
@@ -114,8 +114,13 @@ impl<C> Shared<C> {
         let waiters = {
             let mut state = self.lock();
             let waiters = std::mem::take(&mut state.waiters);
-            for place in waiters.keys() {
-                state.failed.insert(*place, Arc::clone(&error));
+            for (n, place) in waiters.keys().enumerate() {
+                // One connection failed once, however many wait for it.
+                let failure = match n {
+                    0 => error.attempt_error(),
+                    _ => error.attempt_error().neutral(),
+                };
+                state.failed.insert(*place, failure);
             }
             waiters
         };
@@ -158,36 +163,44 @@ impl<C: Timer> Shared<C> {
         head: &mut Option<http::Request<()>>,
         end: bool,
     ) -> Result<Option<Opened<C>>, AttemptError> {
-        let mut state = self.lock();
-        let Status::Ready(Ready { sender, live }) = &mut state.status else {
+        // A handle of its own: h2 wakes its connection in here, and a handle whose last stream
+        // is queued takes no other.
+        let Some(Ready { mut sender, live }) = self.ready() else {
             return Ok(None);
         };
-        if live.is_over() {
-            return Ok(None);
-        }
         let Some(head) = head.take() else {
             return Ok(None);
         };
-        let sent = sender.send_request(head, end);
-        // A handle whose last stream is queued takes no other, and would keep that one from
-        // being cancelled: a fresh handle has no such tie.
-        let usable = sender.poll_ready(&mut Context::from_waker(Waker::noop()));
-        if usable.is_pending() {
-            *sender = sender.clone();
-        }
-        match (sent, usable) {
-            (Ok((response, stream)), _) => {
+        match sender.send_request(head, end) {
+            Ok((response, stream)) => {
                 let guard = live.open_stream(response.stream_id().as_u32());
                 Ok(Some((response, stream, guard)))
             }
-            (Err(_), Poll::Ready(Err(error))) => {
+            Err(refused) => Err(self.not_opened(&mut sender, &live, &refused)),
+        }
+    }
+
+    fn ready(&self) -> Option<Ready<C>> {
+        match &self.lock().status {
+            Status::Ready(ready) if !ready.live.is_over() => Some(ready.clone()),
+            _ => None,
+        }
+    }
+
+    fn not_opened(
+        &self,
+        sender: &mut SendRequest<Bytes>,
+        live: &Live<C>,
+        refused: &h2::Error,
+    ) -> AttemptError {
+        match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Err(error)) => {
                 live.set_dead();
-                drop(state);
                 self.wake_driver();
-                Err(error::not_sent(&self.address, error))
+                error::not_sent(&self.address, error)
             }
             // The connection would take another: it is this request that it won't.
-            (Err(error), _) => Err(error::malformed(&error)),
+            Poll::Ready(Ok(())) | Poll::Pending => error::malformed(refused),
         }
     }
 }
@@ -214,12 +227,12 @@ impl<C: Timer> Waiter<C> {
         let mut state = self.shared.lock();
         let failed = self.place.and_then(|place| state.failed.remove(&place));
         if let Some(error) = failed {
-            return Poll::Ready(Err(error.attempt_error()));
+            return Poll::Ready(Err(error));
         }
         match &state.status {
             Status::Ready(ready) if !ready.live.is_over() => return Poll::Ready(Ok(())),
             Status::Failed { error, until } if self.shared.timer.now() < *until => {
-                return Poll::Ready(Err(error.attempt_error().untried()));
+                return Poll::Ready(Err(error.attempt_error().neutral()));
             }
             Status::Closed => return Poll::Ready(Err(error::closed())),
             Status::DriverGone => {

@@ -30,5 +30,6 @@ pub use self::timer::TokioTimer;
 
 pub use steadfast_client::*;
 pub use steadfast_h2::{
-    Channel, ConnectError, ConnectErrorKind, ConnectionSettings, DialError, Driver, Host, channel,
+    Attempt, Channel, ConnectError, ConnectErrorKind, ConnectionSettings, DialError, Driver, Host,
+    ResponseStream, channel,
 };

@@ -117,6 +117,8 @@ pub enum End {
     },
     /// The breaker did not admit an attempt.
     Rejected(Rejected),
+    /// The request could not be sent: the caller's own mistake.
+    Unsendable,
     /// The caller left.
     Abandoned,
 }
@@ -145,6 +147,7 @@ impl fmt::Display for End {
                 )
             }
             Self::Rejected(rejected) => rejected.fmt(f),
+            Self::Unsendable => f.write_str("the request could not be sent"),
             Self::Abandoned => f.write_str("the caller left"),
         }
     }
