@@ -12,27 +12,76 @@
 //! [`CallFuture`] drives it with [`steadfast_core::Call`]; the response comes back through
 //! [`ResponseBody`].
 //!
+//! A transport of your own is one method; here one that knows of a server only that it is
+//! away. The client tries it, waits by the timer's clock, tries again, and says so:
+//!
 //! ```
+//! # use std::task::{Context, Poll, Waker};
 //! use std::future::{Ready, ready};
-//! use std::time::Duration;
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//!
 //! use steadfast_client::{
-//!     AttemptError, Client, Instant, Progress, RequestBody, Settings, Timer, Transport,
+//!     AttemptError, CallReport, Client, Instant, Progress, RequestBody, Settings, Timer, Transport,
 //! };
+//! use tower_service::Service;
 //!
-//! /// A server that can't be reached.
-//! struct Nowhere;
+//! struct Away;
 //!
-//! impl Transport<http::Request<RequestBody>> for Nowhere {
-//!     type Response = http::Response<http_body_util::Empty<bytes::Bytes>>;
-//! #   /*
-//!     ...
-//! #   */
-//! #   type Error = AttemptError;
-//! #   type Future = Ready<Result<Self::Response, AttemptError>>;
-//! #   fn attempt(&self, _: http::Request<RequestBody>) -> Self::Future {
-//! #       ready(Err(AttemptError::new(tonic::Status::unavailable("no route"), Progress::NotSent)))
-//! #   }
+//! impl Transport<http::Request<RequestBody>> for Away {
+//!     type Response = http::Response<Nothing>;
+//!     type Error = AttemptError;
+//!     type Future = Ready<Result<Self::Response, AttemptError>>;
+//!
+//!     fn attempt(&self, _: http::Request<RequestBody>) -> Self::Future {
+//!         let status = tonic::Status::unavailable("no route");
+//!         ready(Err(AttemptError::new(status, Progress::NotSent)))
+//!     }
 //! }
+//!
+//! /// Time that passes by being looked at: enough for any of these waits.
+//! struct Hasty(AtomicU64);
+//!
+//! impl Timer for Hasty {
+//!     type Sleep = Ready<()>;
+//!
+//!     fn now(&self) -> Instant {
+//!         Instant::from_nanos(self.0.fetch_add(200_000_000, Ordering::Relaxed))
+//!     }
+//!
+//!     fn sleep_until(&self, _: Instant) -> Ready<()> {
+//!         ready(())
+//!     }
+//! }
+//!
+//! # struct Nothing;
+//! # impl http_body::Body for Nothing {
+//! #     type Data = bytes::Bytes;
+//! #     type Error = AttemptError;
+//! #     fn poll_frame(
+//! #         self: std::pin::Pin<&mut Self>,
+//! #         _: &mut Context<'_>,
+//! #     ) -> Poll<Option<Result<http_body::Frame<bytes::Bytes>, AttemptError>>> {
+//! #         Poll::Ready(None)
+//! #     }
+//! # }
+//! let settings = Settings {
+//!     addr: "carts.internal:50051".to_owned(),
+//!     ..Settings::default()
+//! };
+//! let mut client = Client::new(Away, Hasty(AtomicU64::new(0)), &settings, 1)?;
+//! // A tonic-generated client makes this request.
+//! let request = http::Request::new(tonic::body::Body::empty());
+//! let mut call = std::pin::pin!(client.call(request));
+//! # let Poll::Ready(result) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+//! #     panic!("nothing is waited for")
+//! # };
+//! # /*
+//! let result = call.await;
+//! # */
+//! let status = result.err().expect("the server is away");
+//! assert_eq!(status.message(), "no route");
+//! assert_eq!(CallReport::of(&status).map(|report| report.attempts().len()), Some(3));
+//! # Ok::<(), steadfast_client::SettingsError>(())
 //! ```
 
 mod address;

@@ -3,24 +3,40 @@
 /// A gRPC status code, as the gRPC core documentation (`statuscodes.md`) names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-#[allow(missing_docs)]
 pub enum Code {
+    /// Success.
     Ok = 0,
+    /// The caller gave up, or the server did on its behalf.
     Cancelled = 1,
+    /// An error without a better code, or an answer that is no gRPC.
     Unknown = 2,
+    /// The request is wrong whatever the state of the server.
     InvalidArgument = 3,
+    /// The deadline passed first.
     DeadlineExceeded = 4,
+    /// What was asked for is not there.
     NotFound = 5,
+    /// What was to be made is there already.
     AlreadyExists = 6,
+    /// The caller may not do this.
     PermissionDenied = 7,
+    /// A quota or a resource is used up.
     ResourceExhausted = 8,
+    /// The server is not in the state that this needs.
     FailedPrecondition = 9,
+    /// A conflict, such as of transactions; a retry at a higher level may work.
     Aborted = 10,
+    /// Past the valid range, such as the end of a file.
     OutOfRange = 11,
+    /// The server does not have the method.
     Unimplemented = 12,
+    /// Something that must not happen did.
     Internal = 13,
+    /// The server can not be used just now.
     Unavailable = 14,
+    /// Data is lost or broken beyond repair.
     DataLoss = 15,
+    /// The caller did not say who it is, or not credibly.
     Unauthenticated = 16,
 }
 

@@ -23,7 +23,8 @@ pub type TokioClient = Client<Channel<TokioTimer>, TokioTimer>;
 ///
 /// # Panics
 ///
-/// Outside a tokio runtime.
+/// Outside a tokio runtime. In one without I/O and time (`enable_all`), the task that keeps the
+/// connection does, and every call fails with UNAVAILABLE.
 pub fn connect(settings: Settings) -> Result<TokioClient, SettingsError> {
     builder(settings).connect()
 }
@@ -77,7 +78,7 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// As [`connect`].
     pub fn connect(self) -> Result<TokioClient, SettingsError> {
         let ConnectionSettings {
             connect_timeout,

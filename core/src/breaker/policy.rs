@@ -16,7 +16,8 @@ pub enum ProbeVerdict {
 /// Decides when a [`Breaker`](super::Breaker) opens and closes.
 ///
 /// Called while the breaker is locked: answer from the counts, don't block, and don't call
-/// the client. A panic passes to the caller whose result was being counted.
+/// the client. A panic passes to the caller whose result was being counted; the result is
+/// counted by then, and the call's budget is not charged.
 pub trait BreakerPolicy: Send + Sync {
     /// Whether to open. Asked while closed after every counted result, a success as well:
     /// one that completes a window half full of failures opens the breaker too.
