@@ -2,11 +2,15 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 use http_body::Body;
-use steadfast_core::{Progress, Transport, Unprocessed};
+use steadfast_core::{
+    BreakerOutcome, Classification, Progress, RetryOutcome, Transport, Unprocessed,
+};
 use tonic::{Code, Status};
 
+use crate::outcome::{Classifier, Outcome};
 use crate::request::RequestBody;
 
 /// An attempt that brought no gRPC answer: no connection, or a stream that was reset or cut.
@@ -19,7 +23,18 @@ pub struct AttemptError {
     progress: Progress,
     unprocessed: Option<Unprocessed>,
     http2_code: Option<u32>,
-    neutral: bool,
+    origin: Origin,
+}
+
+/// Whose failure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The server's, or the way's to it.
+    Server,
+    /// Nobody's: nothing was tried, and nothing can be before then.
+    Untried { after: Duration },
+    /// This side's.
+    Own,
 }
 
 impl AttemptError {
@@ -31,18 +46,27 @@ impl AttemptError {
             progress,
             unprocessed: None,
             http2_code: None,
-            neutral: false,
+            origin: Origin::Server,
         }
     }
 
-    /// It says nothing about the server, so the breaker ignores it: the caller's mistake, or
-    /// what an earlier attempt had found out already.
+    /// Nothing was tried, and nothing can be for at least `after`, such as while a connection
+    /// backs off.
     ///
-    /// A server that restarts in a moment must not be shut out for ten seconds because one
-    /// refused connection was told to a hundred calls.
+    /// It says nothing new about the server, so the breaker ignores it and the budget pays
+    /// nothing: one refused connection told to a hundred calls is not a hundred failures. What
+    /// is retried waits for that long.
     #[must_use]
-    pub fn neutral(mut self) -> Self {
-        self.neutral = true;
+    pub fn untried(mut self, after: Duration) -> Self {
+        self.origin = Origin::Untried { after };
+        self
+    }
+
+    /// It is this side's doing, such as a request that can't be sent: not retried, and the
+    /// breaker ignores it.
+    #[must_use]
+    pub fn own_fault(mut self) -> Self {
+        self.origin = Origin::Own;
         self
     }
 
@@ -92,7 +116,7 @@ impl AttemptError {
             status: self.status,
             progress: self.progress,
             http2_code: self.http2_code,
-            neutral: self.neutral,
+            origin: self.origin,
         }
     }
 }
@@ -115,11 +139,26 @@ pub(crate) struct Failure {
     pub(crate) status: Status,
     pub(crate) progress: Progress,
     pub(crate) http2_code: Option<u32>,
-    /// It says nothing about the server.
-    pub(crate) neutral: bool,
+    pub(crate) origin: Origin,
 }
 
 impl Failure {
+    /// The judgement on it, of which its origin leaves only a part to the classifier.
+    pub(crate) fn judge(&self, path: &str, classify: &Classifier) -> Classification {
+        let judged = classify.judge(&Outcome::failed(path, self));
+        match (self.origin, judged.retry) {
+            (Origin::Server, _) => judged,
+            (Origin::Own, _) => Classification::IGNORE,
+            (Origin::Untried { after }, RetryOutcome::Retry { after: asked }) => Classification {
+                retry: RetryOutcome::Untried {
+                    after: after.max(asked),
+                },
+                breaker: BreakerOutcome::Ignored,
+            },
+            (Origin::Untried { .. }, _) => judged.breaker(BreakerOutcome::Ignored),
+        }
+    }
+
     /// The server answered with this status, so it had the request.
     pub(crate) fn answered(status: Status) -> Self {
         Self::unanswered(status, Progress::MaybeProcessed)
@@ -131,7 +170,7 @@ impl Failure {
             status,
             progress,
             http2_code: None,
-            neutral: false,
+            origin: Origin::Server,
         }
     }
 }

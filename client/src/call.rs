@@ -11,10 +11,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::{HeaderMap, response};
+use http_body::Body as _;
 use pin_project_lite::pin_project;
 use steadfast_core::{
-    BreakerOutcome, Call, Classification, End, Instant, Next, Progress, Random, SeededRandom,
-    Timer, WaitReason,
+    Call, Classification, End, Instant, Next, Progress, Random, SeededRandom, Timer, WaitReason,
 };
 use tonic::{Code, Status};
 
@@ -25,7 +25,7 @@ use crate::options::{CallKind, CallOptions};
 use crate::outcome::Outcome;
 use crate::report::{AttemptReport, CallReport};
 use crate::request::{Chunks, Replay, RequestBody};
-use crate::response::{AttemptStart, Held, HeldEnd, OpenCall, ResponseBody, no_message};
+use crate::response::{AttemptStart, Held, HeldEnd, OpenCall, ResponseBody, in_drop, no_message};
 use crate::shared::Shared;
 use crate::sleeper::Sleeper;
 use crate::status::{self, Head};
@@ -229,12 +229,15 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
 
     /// The response's headers arrived.
     fn on_response(&mut self, response: http::Response<T::Body>) -> Act<T, C> {
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
         let unary = self.options.kind == Some(CallKind::Unary);
-        match status::read_head(&parts) {
+        match status::read_head(&mut parts, body.is_end_stream()) {
             Head::Failed(status) => self.on_failure(Failure::answered(status)),
             Head::Succeeded if unary => self.on_failure(Failure::answered(no_message())),
-            Head::Succeeded => self.on_success(parts, Chunks::default(), None),
+            Head::Succeeded => {
+                status::mend_ok_trailers(&mut parts.headers);
+                self.on_success(parts, Chunks::default(), None)
+            }
             Head::Open if unary => Act::Hold(Held::new(parts, body, self.options.replay_limit.0)),
             Head::Open => self.on_opened(parts, Chunks::default(), body, None),
         }
@@ -247,7 +250,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
                 self.on_success(held.parts, held.chunks, Some(trailers))
             }
             HeldEnd::Failed(status) => self.on_failure(Failure::answered(status)),
-            HeldEnd::Broken(error) => self.on_error(error),
+            HeldEnd::Broken(error) => self.on_failure(error.into_failure()),
             HeldEnd::Outgrown => {
                 self.on_opened(held.parts, held.chunks, held.body, Some(held.messages))
             }
@@ -325,11 +328,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
             // Both sides run the same timer; the server's reset may arrive first.
             return act;
         }
-        let outcome = Outcome::failed(self.replay.path(), &failure);
-        let mut judged = self.client.shared.classify.judge(&outcome);
-        if failure.neutral {
-            judged.breaker = BreakerOutcome::Ignored;
-        }
+        let judged = failure.judge(self.replay.path(), &self.client.shared.classify);
         self.failed.push(self.attempt.report(&failure, now));
         self.last = Some(failure.status);
         match self.settle(judged, Some(now)).0 {
@@ -436,9 +435,11 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
 impl<T: GrpcTransport, C: Timer> Drop for Flight<T, C> {
     fn drop(&mut self) {
         if self.call.is_attempting() {
-            let shared = &self.client.shared;
-            let now = shared.timer.now();
-            shared.protect(|protection| self.call.handle_abandoned(now, protection));
+            let (shared, call) = (&self.client.shared, &mut self.call);
+            in_drop(|| {
+                let now = shared.timer.now();
+                shared.protect(|protection| call.handle_abandoned(now, protection));
+            });
         }
     }
 }

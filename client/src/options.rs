@@ -1,14 +1,8 @@
 //! What a caller may ask for one call: its kind, its deadline, how much may be replayed.
 //!
 //! Generated code doesn't say whether a call is unary or a stream, and it matters: a unary
-//! call's `timeout` covers all of it, a stream's must not. Tell it with a request extension:
-//!
-//! ```
-//! use steadfast_client::CallKind;
-//!
-//! let mut request = tonic::Request::new(());
-//! request.extensions_mut().insert(CallKind::Unary);
-//! ```
+//! call's `timeout` covers all of it, a stream's must not. Tell it with a request extension,
+//! which [`CallKind::mark`] sets.
 
 use std::time::Duration;
 
@@ -29,6 +23,22 @@ pub enum CallKind {
     Unary,
     /// A stream in either direction, or both: `timeout` doesn't apply.
     Streaming,
+}
+
+impl CallKind {
+    /// Marks a request as one of this kind.
+    ///
+    /// ```
+    /// use steadfast_client::CallKind;
+    ///
+    /// let request = CallKind::Unary.mark("a message, or a tonic::Request of one");
+    /// assert_eq!(request.extensions().get(), Some(&CallKind::Unary));
+    /// ```
+    pub fn mark<M>(self, request: impl tonic::IntoRequest<M>) -> tonic::Request<M> {
+        let mut request = request.into_request();
+        request.extensions_mut().insert(self);
+        request
+    }
 }
 
 /// A request extension: the call must be over by then, by the clock of the client's timer

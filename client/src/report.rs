@@ -42,7 +42,6 @@ pub struct AttemptReport {
 /// # }
 /// # explain(&tonic::Status::unavailable("x"));
 /// ```
-#[derive(Debug)]
 pub struct CallReport {
     attempts: Vec<AttemptReport>,
     end: End,
@@ -121,6 +120,13 @@ impl fmt::Display for CallReport {
             )?;
         }
         write!(f, "ended: {}", self.end)
+    }
+}
+
+/// As its `Display`: it stands in the `Debug` text of every status that is logged.
+impl fmt::Debug for CallReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CallReport({self})")
     }
 }
 

@@ -292,7 +292,10 @@ fn gather_body(
                 // A gRPC request has no trailers; tonic makes none.
                 if let Ok(data) = frame.into_data() {
                     size += data.len();
-                    chunks.push(data);
+                    // h2 servers end a connection over too many empty frames.
+                    if !data.is_empty() {
+                        chunks.push(data);
+                    }
                 }
                 if size > limit.0 {
                     return Ok(false);

@@ -2,6 +2,7 @@
 //! breaker.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -250,8 +251,7 @@ impl<C: Timer> OpenCall<C> {
         if expired && failure.status.code() == Code::Cancelled {
             return self.expired(now);
         }
-        let outcome = Outcome::failed(self.path.path(), &failure);
-        let judged = self.shared.classify.judge(&outcome);
+        let judged = failure.judge(self.path.path(), &self.shared.classify);
         self.settle(judged.breaker, None);
         let mut attempts = std::mem::take(&mut self.earlier);
         attempts.push(self.attempt.report(&failure, now));
@@ -283,7 +283,19 @@ impl<C: Timer> OpenCall<C> {
 
 impl<C: Timer> Drop for OpenCall<C> {
     fn drop(&mut self) {
-        self.settle(BreakerOutcome::Ignored, None);
+        if self.ticket.is_some() {
+            in_drop(|| self.settle(BreakerOutcome::Ignored, None));
+        }
+    }
+}
+
+/// A breaker's policy or its listener may panic in here. Beside another panic that would abort
+/// the process, so the first one alone is passed on.
+pub(crate) fn in_drop(work: impl FnOnce()) {
+    if std::thread::panicking() {
+        let _ = catch_unwind(AssertUnwindSafe(work));
+    } else {
+        work();
     }
 }
 
@@ -359,6 +371,13 @@ fn read_end<C: Timer>(
             status::mend_ok_trailers(&mut trailers);
             Ok(Frame::trailers(trailers))
         }
+    }
+}
+
+impl<B, C: Timer> Default for ResponseBody<B, C> {
+    /// An empty body, as tonic's interceptors make one.
+    fn default() -> Self {
+        Self::empty()
     }
 }
 

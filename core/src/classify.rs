@@ -18,6 +18,12 @@ pub enum RetryOutcome {
         /// The least wait that the server, or the classifier, asked for. Zero for none.
         after: Duration,
     },
+    /// Nothing was tried, such as while a connection backs off: worth an attempt, at least
+    /// `after` from now. The budget pays nothing, since the server has had nothing to bear.
+    Untried {
+        /// The least wait before an attempt can be made.
+        after: Duration,
+    },
     /// The server refused to be called again; the budget pays a token all the same.
     Refused,
     /// Not worth another attempt.

@@ -55,6 +55,15 @@ impl Instant {
     }
 }
 
+impl core::ops::Add<Duration> for Instant {
+    type Output = Self;
+
+    /// As [`saturating_add`](Self::saturating_add).
+    fn add(self, duration: Duration) -> Self {
+        self.saturating_add(duration)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +73,7 @@ mod tests {
         let last = Instant::from_nanos(u64::MAX);
         assert_eq!(last.saturating_add(Duration::from_nanos(1)), last);
         assert_eq!(Instant::ZERO.saturating_add(Duration::MAX), last);
+        assert_eq!(Instant::ZERO + Duration::MAX, last);
         assert_eq!(Instant::ZERO.saturating_since(last), Duration::ZERO);
         assert_eq!(
             last.saturating_since(Instant::ZERO),

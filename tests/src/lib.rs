@@ -25,9 +25,7 @@ pub use self::world::{PipeHost, World, piped};
 
 /// A request that is known to be a unary call's.
 pub fn unary<M>(message: M) -> tonic::Request<M> {
-    let mut request = tonic::Request::new(message);
-    request.extensions_mut().insert(CallKind::Unary);
-    request
+    CallKind::Unary.mark(tonic::Request::new(message))
 }
 
 /// An item to add.

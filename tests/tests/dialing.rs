@@ -318,7 +318,8 @@ async fn without_its_driver_a_call_fails_at_once() {
         assert_eq!(status.code(), Code::Unavailable);
         assert_eq!(
             status.message(),
-            "the driver of the connection to carts.test:1 is gone"
+            "the driver of the connection to carts.test:1 is gone: its executor has ended, or it \
+             panicked"
         );
     }
 }

@@ -60,7 +60,6 @@ struct Request {
 
 /// What belongs to one stream as long as somebody waits for its response.
 struct Stream<C: Timer> {
-    shared: Arc<Shared<C>>,
     guard: StreamGuard<C>,
     pump: Option<PumpGuard>,
 }
@@ -116,11 +115,7 @@ impl<C: Timer> Step<C> {
                 Some(guard)
             }
         };
-        let stream = Stream {
-            shared: Arc::clone(shared),
-            guard,
-            pump,
-        };
+        let stream = Stream { guard, pump };
         Some(Self::Sent {
             response,
             stream: Some(stream),
@@ -151,16 +146,13 @@ impl<C: Timer> Future for Attempt<C> {
         loop {
             match &mut self.step {
                 Step::Connecting(connecting) => {
-                    ready!(connecting.waiter.poll_ready(cx))?;
                     let Connecting { waiter, request } = &mut **connecting;
-                    // Without one it was lost again in between.
-                    if let Some(step) = Step::send(waiter.shared(), request) {
-                        self.step = step;
-                    }
+                    let sent = waiter.poll_open(cx, |shared| Step::send(shared, request));
+                    self.step = ready!(sent)?;
                 }
                 Step::Sent { response, stream } => {
                     let answer = ready!(Pin::new(response).poll(cx));
-                    let stream = stream.take().expect("polled after it ended");
+                    let mut stream = stream.take().expect("polled after it ended");
                     return Poll::Ready(match answer {
                         Ok(response) => {
                             stream.guard.on_answer();
@@ -196,9 +188,9 @@ impl<C: Timer> Stream<C> {
     fn error(&self, error: h2::Error) -> AttemptError {
         if let Some(status) = self.pump.as_ref().and_then(PumpGuard::body_failure) {
             // The caller's doing, whatever the server makes of it.
-            return AttemptError::new(status, self.guard.facts().progress()).neutral();
+            return AttemptError::new(status, self.guard.facts().progress()).own_fault();
         }
-        stream_error(&self.shared.address, error, self.guard.facts())
+        stream_error(self.guard.address(), error, self.guard.facts())
     }
 }
 

@@ -59,7 +59,7 @@ struct Keeper<H: Host, C: Timer> {
     /// The connection that takes new streams.
     current: Option<Link<H::Stream, C>>,
     /// Those that only finish the streams they have.
-    draining: Vec<Http2<Tap<H::Stream>, Bytes>>,
+    draining: Vec<Draining<H::Stream, C>>,
     pumps: FuturesUnordered<Pump>,
 }
 
@@ -67,6 +67,13 @@ struct Link<S, C> {
     generation: u64,
     http2: Http2<Tap<S>, Bytes>,
     live: Arc<Live<C>>,
+}
+
+struct Draining<S, C> {
+    http2: Http2<Tap<S>, Bytes>,
+    live: Arc<Live<C>>,
+    /// When it is dropped, since its last stream is gone and the peer doesn't take our farewell.
+    until: Option<Instant>,
 }
 
 type Handshake<S> = (SendRequest<Bytes>, Http2<Tap<S>, Bytes>, Arc<Passed>);
@@ -127,13 +134,11 @@ impl<H: Host, C: Timer + Clone> Future for Driver<H, C> {
                 continue;
             }
             while let Poll::Ready(Some(())) = keeper.pumps.poll_next_unpin(cx) {}
-            keeper
-                .draining
-                .retain_mut(|http2| Pin::new(http2).poll(cx).is_pending());
+            keeper.poll_draining(cx);
             if keeper.is_done() {
                 return Poll::Ready(());
             }
-            let Some(until) = keeper.machine.poll_timeout() else {
+            let Some(until) = keeper.next_timeout() else {
                 return Poll::Pending;
             };
             match this
@@ -232,6 +237,9 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
         };
         let ended = Pin::new(&mut link.http2).poll(cx).is_ready();
         if !ended && !link.live.is_over() {
+            if link.live.passed().take_new_settings() && self.shared.anybody_waits() {
+                self.shared.wake_all();
+            }
             return false;
         }
         link.live.set_dead();
@@ -247,9 +255,32 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
         if let Some(link) = self.current.take()
             && !ended
         {
-            self.draining.push(link.http2);
+            self.draining.push(Draining {
+                http2: link.http2,
+                live: link.live,
+                until: None,
+            });
         }
         self.shared.set_status(Status::Waiting);
+    }
+
+    fn poll_draining(&mut self, cx: &mut Context<'_>) {
+        let (timer, patience) = (&self.shared.timer, self.settings.connect_timeout);
+        self.draining.retain_mut(|draining| {
+            if Pin::new(&mut draining.http2).poll(cx).is_ready() {
+                return false;
+            }
+            if draining.until.is_none() && draining.live.usage() != Usage::Busy {
+                draining.until = Some(timer.now().saturating_add(patience));
+            }
+            true
+        });
+    }
+
+    /// When time itself is the next event.
+    fn next_timeout(&self) -> Option<Instant> {
+        let draining = self.draining.iter().filter_map(|draining| draining.until);
+        draining.chain(self.machine.poll_timeout()).min()
     }
 
     /// Does what the machine asks for; whether it asked for anything.
@@ -279,6 +310,8 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
     }
 
     fn on_timeout(&mut self, now: Instant) {
+        self.draining
+            .retain(|draining| draining.until.is_none_or(|until| now < until));
         let usage = match &self.current {
             Some(link) => link.live.usage(),
             None => Usage::Busy,

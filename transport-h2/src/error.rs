@@ -81,7 +81,19 @@ impl ConnectError {
 
     /// A call's failure for want of a connection: nothing was sent.
     pub(crate) fn attempt_error(self: &Arc<Self>) -> AttemptError {
-        let mut status = Status::unavailable(self.to_string());
+        self.with_message(self.to_string())
+    }
+
+    /// The failure of a call that comes while the connection backs off, for `after` yet.
+    pub(crate) fn untried(self: &Arc<Self>, after: Duration) -> AttemptError {
+        // To the millisecond, and never to zero: a text is no place for nanoseconds.
+        let millis = after.as_nanos().div_ceil(1_000_000);
+        let message = format!("{self}; not dialed again for another {millis}ms");
+        self.with_message(message).untried(after)
+    }
+
+    fn with_message(self: &Arc<Self>, message: String) -> AttemptError {
+        let mut status = Status::unavailable(message);
         status.set_source(Arc::clone(self) as Arc<dyn Error + Send + Sync>);
         AttemptError::new(status, Progress::NotSent)
     }
@@ -94,6 +106,9 @@ impl fmt::Display for ConnectError {
             Cause::Dial(error) => error.fmt(f),
             Cause::Http2(error) => match error.get_io() {
                 Some(io) => write!(f, "lost before the peer's SETTINGS: {io}"),
+                None if error.is_go_away() && error.is_remote() => {
+                    write!(f, "the peer ended the connection: {error}")
+                }
                 None => write!(f, "the peer does not speak HTTP/2: {error}"),
             },
             Cause::Ended => {
@@ -116,8 +131,10 @@ impl Error for ConnectError {
 
 /// The driver of the connection was dropped: nothing will ever be sent again.
 pub(crate) fn driver_gone(address: &Address) -> AttemptError {
-    let message = format!("the driver of the connection to {address} is gone");
-    AttemptError::new(Status::unavailable(message), Progress::NotSent).neutral()
+    let message = format!(
+        "the driver of the connection to {address} is gone: its executor has ended, or it panicked"
+    );
+    AttemptError::new(Status::unavailable(message), Progress::NotSent).own_fault()
 }
 
 /// The client is closed.
@@ -138,12 +155,13 @@ pub(crate) fn not_sent(address: &Address, error: h2::Error) -> AttemptError {
 /// HTTP/2 does not allow such a request: the caller's mistake.
 pub(crate) fn malformed(error: &h2::Error) -> AttemptError {
     let message = format!("the request's headers can't be sent over HTTP/2: {error}");
-    AttemptError::new(Status::internal(message), Progress::NotSent).neutral()
+    AttemptError::new(Status::internal(message), Progress::NotSent).own_fault()
 }
 
 /// How far a stream's request got, as the connection knows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamFacts {
+    pub(crate) answered: bool,
     pub(crate) written: bool,
     /// A GOAWAY said that the server will not look at it.
     pub(crate) above_goaway: bool,
@@ -152,6 +170,7 @@ pub(crate) struct StreamFacts {
 impl StreamFacts {
     pub(crate) fn progress(self) -> Progress {
         match self {
+            Self { answered: true, .. } => Progress::MaybeProcessed,
             Self { written: false, .. } => Progress::NotSent,
             Self {
                 above_goaway: true, ..
@@ -172,7 +191,8 @@ pub(crate) fn stream_error(
     let refused =
         error.is_reset() && error.is_remote() && reason == Some(h2::Reason::REFUSED_STREAM);
     let progress = match facts.progress() {
-        Progress::MaybeProcessed if refused => Progress::NotProcessed,
+        // A server that has begun to answer has processed it, whatever it says then.
+        Progress::MaybeProcessed if refused && !facts.answered => Progress::NotProcessed,
         progress => progress,
     };
     let code = match reason {
@@ -186,7 +206,11 @@ pub(crate) fn stream_error(
     let mut failure = AttemptError::new(status, progress);
     failure = match progress {
         Progress::NotSent => failure.unprocessed(Unprocessed::NotSent),
-        Progress::NotProcessed => failure.unprocessed(Unprocessed::Refused),
+        // A connection that was ended for what was sent on it would be ended again.
+        Progress::NotProcessed if refused || reason == Some(h2::Reason::NO_ERROR) => {
+            failure.unprocessed(Unprocessed::Refused)
+        }
+        Progress::NotProcessed => failure,
         Progress::MaybeProcessed => failure,
     };
     if let Some(reason) = reason {

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use h2::client::SendRequest;
-use steadfast_client::{Instant, Timer};
+use steadfast_client::{Address, Instant, Timer};
 use steadfast_core::Usage;
 
 use crate::error::StreamFacts;
+use crate::shared::Shared;
 use crate::tap::Passed;
 
 /// A connection that takes streams.
@@ -51,12 +52,20 @@ impl<C: Timer> Live<C> {
         })
     }
 
-    /// Counts a stream in, until the guard is dropped.
-    pub(crate) fn open_stream(self: &Arc<Self>, id: u32) -> StreamGuard<C> {
-        self.streams.fetch_add(1, Ordering::AcqRel);
-        StreamGuard {
-            live: Arc::clone(self),
-            id,
+    /// Takes one of the places that the server allows at once.
+    fn enter(&self, allowed: usize) -> bool {
+        let one_more = |streams| (streams < allowed).then_some(streams + 1);
+        self.streams
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more)
+            .is_ok()
+    }
+
+    fn leave(&self) {
+        // The last one out notes the time. A look in between finds no stream and an older time;
+        // the worst of it is an unused connection closed a little early.
+        if self.streams.fetch_sub(1, Ordering::SeqCst) == 1 {
+            let now = self.timer.now().as_nanos();
+            self.idle_since.fetch_max(now, Ordering::AcqRel);
         }
     }
 
@@ -89,36 +98,73 @@ impl<C> Live<C> {
     }
 }
 
-/// One stream of a connection. Dropping it counts the stream out.
-pub(crate) struct StreamGuard<C: Timer> {
+/// A place among the streams of a connection. Dropped, it goes to whoever waits for one.
+pub(crate) struct Place<C: Timer> {
+    shared: Arc<Shared<C>>,
     live: Arc<Live<C>>,
+}
+
+impl<C: Timer> Place<C> {
+    /// One of the places that the server allows at once, if one is free.
+    pub(crate) fn take(
+        shared: &Arc<Shared<C>>,
+        live: &Arc<Live<C>>,
+        allowed: usize,
+    ) -> Option<Self> {
+        live.enter(allowed).then(|| Self {
+            shared: Arc::clone(shared),
+            live: Arc::clone(live),
+        })
+    }
+
+    /// The stream that has taken it.
+    pub(crate) fn stream(self, id: u32) -> StreamGuard<C> {
+        StreamGuard {
+            place: self,
+            id,
+            answered: false,
+        }
+    }
+}
+
+impl<C: Timer> Drop for Place<C> {
+    fn drop(&mut self) {
+        self.live.leave();
+        // Whoever waits says so before it looks for a place, and this one looks after it left:
+        // one of the two sees the other.
+        if self.shared.anybody_waits() {
+            self.shared.wake_next();
+        }
+    }
+}
+
+/// One stream of a connection.
+pub(crate) struct StreamGuard<C: Timer> {
+    place: Place<C>,
     id: u32,
+    answered: bool,
 }
 
 impl<C: Timer> StreamGuard<C> {
     /// The server answered.
-    pub(crate) fn on_answer(&self) {
-        if !self.live.answered.load(Ordering::Relaxed) {
-            self.live.answered.store(true, Ordering::Release);
+    pub(crate) fn on_answer(&mut self) {
+        self.answered = true;
+        let live = &self.place.live;
+        if !live.answered.load(Ordering::Relaxed) {
+            live.answered.store(true, Ordering::Release);
         }
     }
 
     pub(crate) fn facts(&self) -> StreamFacts {
-        let passed = &self.live.passed;
+        let passed = &self.place.live.passed;
         StreamFacts {
+            answered: self.answered,
             written: passed.was_written(self.id),
             above_goaway: passed.goaway().is_some_and(|last| self.id > last),
         }
     }
-}
 
-impl<C: Timer> Drop for StreamGuard<C> {
-    fn drop(&mut self) {
-        // The last one out notes the time. A look in between finds no stream and an older time;
-        // the worst of it is an unused connection closed a little early.
-        if self.live.streams.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let now = self.live.timer.now().as_nanos();
-            self.live.idle_since.fetch_max(now, Ordering::AcqRel);
-        }
+    pub(crate) fn address(&self) -> &Address {
+        &self.place.shared.address
     }
 }

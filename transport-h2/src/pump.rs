@@ -18,7 +18,8 @@ use tonic::Status;
 
 /// Sends one request body to its end. A future for the driver.
 pub(crate) struct Pump {
-    body: RequestBody,
+    /// Dropped with care as soon as it is done.
+    body: Option<RequestBody>,
     stream: SendStream<Bytes>,
     link: Arc<Mutex<Link>>,
 }
@@ -78,7 +79,7 @@ impl Pump {
     pub(crate) fn new(body: RequestBody, stream: SendStream<Bytes>) -> (Self, PumpGuard) {
         let link = Arc::<Mutex<Link>>::default();
         let pump = Self {
-            body,
+            body: Some(body),
             stream,
             link: Arc::clone(&link),
         };
@@ -101,7 +102,10 @@ impl Pump {
                     Some(Err(_)) | None => return Poll::Ready(Ok(())),
                 }
             }
-            let body = Pin::new(&mut self.body);
+            let Some(body) = &mut self.body else {
+                return Poll::Ready(Ok(()));
+            };
+            let body = Pin::new(body);
             let frame = match catch_unwind(AssertUnwindSafe(|| body.poll_frame(cx))) {
                 Ok(polled) => ready!(polled),
                 Err(panic) => return self.fail(BodyFailure::Panic(panic)),
@@ -123,6 +127,14 @@ impl Pump {
         }
     }
 
+    /// The body is the caller's code to the last: a panic in its drop is not the driver's.
+    fn drop_body(&mut self) {
+        let body = self.body.take();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(body))) {
+            lock(&self.link).failure = Some(BodyFailure::Panic(panic));
+        }
+    }
+
     fn fail(&self, failure: BodyFailure) -> Poll<Result<(), ()>> {
         lock(&self.link).failure = Some(failure);
         Poll::Ready(Err(()))
@@ -141,6 +153,13 @@ impl Future for Pump {
         if left || ready!(self.poll_send(cx)).is_err() {
             self.stream.send_reset(Reason::CANCEL);
         }
+        self.drop_body();
         Poll::Ready(())
+    }
+}
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.drop_body();
     }
 }

@@ -1,8 +1,10 @@
 //! What the channel's attempts and its driver tell each other about the connection.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::SendStream;
@@ -10,13 +12,15 @@ use h2::client::{ResponseFuture, SendRequest};
 use steadfast_client::{Address, AttemptError, Instant, Timer};
 
 use crate::error::{self, ConnectError};
-use crate::live::{Live, Ready, StreamGuard};
+use crate::live::{Live, Place, Ready, StreamGuard};
 use crate::pump::Pump;
 
 pub(crate) struct Shared<C> {
     pub(crate) address: Address,
     pub(crate) timer: C,
     state: Mutex<State<C>>,
+    /// Whether the queue is not empty, for who has no reason to lock it otherwise.
+    waiting: AtomicBool,
 }
 
 struct State<C> {
@@ -73,6 +77,7 @@ impl<C> Shared<C> {
                 pumps: Vec::new(),
                 driver: None,
             }),
+            waiting: AtomicBool::new(false),
         })
     }
 
@@ -94,31 +99,39 @@ impl<C> Shared<C> {
         }
     }
 
-    /// The driver sets where the connection stands, and everybody who waits looks again.
+    /// The driver sets where the connection stands. Everybody who waits looks again, unless
+    /// there is nothing to do but to wait.
     pub(crate) fn set_status(&self, status: Status<C>) {
         let mut state = self.lock();
         if matches!(state.status, Status::Closed | Status::DriverGone) {
             return;
         }
         let old = std::mem::replace(&mut state.status, status);
-        let wakers: Vec<_> = state.waiters.values().cloned().collect();
+        let waiters = match state.status {
+            Status::Waiting => BTreeMap::new(),
+            _ => self.take_waiters(&mut state),
+        };
         // Wakers and h2's handles run code of others: not under the lock.
         drop(state);
         drop(old);
-        wakers.into_iter().for_each(Waker::wake);
+        waiters.into_values().for_each(Waker::wake);
     }
 
     /// A connection attempt failed: who waits fails with it, and waits no longer. The next
     /// attempt is not before `until`, if that is still to come.
-    pub(crate) fn set_failed(&self, error: Arc<ConnectError>, until: Option<Instant>) {
+    pub(crate) fn set_failed(&self, error: Arc<ConnectError>, until: Option<Instant>)
+    where
+        C: Timer,
+    {
+        let after = self.until(until);
         let waiters = {
             let mut state = self.lock();
-            let waiters = std::mem::take(&mut state.waiters);
+            let waiters = self.take_waiters(&mut state);
             for (n, place) in waiters.keys().enumerate() {
                 // One connection failed once, however many wait for it.
                 let failure = match n {
                     0 => error.attempt_error(),
-                    _ => error.attempt_error().neutral(),
+                    _ => error.untried(after),
                 };
                 state.failed.insert(*place, failure);
             }
@@ -129,6 +142,46 @@ impl<C> Shared<C> {
             None => Status::Waiting,
         });
         waiters.into_values().for_each(Waker::wake);
+    }
+
+    /// How long it is until then.
+    fn until(&self, until: Option<Instant>) -> Duration
+    where
+        C: Timer,
+    {
+        until.map_or(Duration::ZERO, |until| {
+            until.saturating_since(self.timer.now())
+        })
+    }
+
+    /// Whether a call waits for a connection, or for a place on it.
+    pub(crate) fn anybody_waits(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// A place for a stream is free: whoever has waited longest looks again.
+    pub(crate) fn wake_next(&self) {
+        let next = {
+            let mut state = self.lock();
+            let next = state.waiters.pop_first();
+            self.waiting
+                .store(!state.waiters.is_empty(), Ordering::SeqCst);
+            next
+        };
+        if let Some((_, waker)) = next {
+            waker.wake();
+        }
+    }
+
+    /// There may be places for many: all who wait look again.
+    pub(crate) fn wake_all(&self) {
+        let waiters = self.take_waiters(&mut self.lock());
+        waiters.into_values().for_each(Waker::wake);
+    }
+
+    fn take_waiters(&self, state: &mut State<C>) -> BTreeMap<u64, Waker> {
+        self.waiting.store(false, Ordering::SeqCst);
+        std::mem::take(&mut state.waiters)
     }
 
     /// Hands a request body to the driver.
@@ -155,17 +208,21 @@ impl<C> Shared<C> {
 pub(crate) type Opened<C> = (ResponseFuture, SendStream<Bytes>, StreamGuard<C>);
 
 impl<C: Timer> Shared<C> {
-    /// Opens a stream on the ready connection. h2 queues it without waiting, also beyond what
-    /// the server allows at once. `None`, and the head is left, if there is no connection that
-    /// takes streams.
+    /// Opens a stream on the ready connection, if it has a place. `None`, and the head is left,
+    /// if there is no connection that takes streams.
+    ///
+    /// Calls wait for a place here and not in h2, which would send what its caller has given up
+    /// long since.
     pub(crate) fn open_stream(
-        &self,
+        self: &Arc<Self>,
         head: &mut Option<http::Request<()>>,
         end: bool,
     ) -> Result<Option<Opened<C>>, AttemptError> {
-        // A handle of its own: h2 wakes its connection in here, and a handle whose last stream
-        // is queued takes no other.
+        // A handle of its own, since h2 wakes its connection in here: not under the lock.
         let Some(Ready { mut sender, live }) = self.ready() else {
+            return Ok(None);
+        };
+        let Some(place) = Place::take(self, &live, sender.current_max_send_streams()) else {
             return Ok(None);
         };
         let Some(head) = head.take() else {
@@ -173,7 +230,7 @@ impl<C: Timer> Shared<C> {
         };
         match sender.send_request(head, end) {
             Ok((response, stream)) => {
-                let guard = live.open_stream(response.stream_id().as_u32());
+                let guard = place.stream(response.stream_id().as_u32());
                 Ok(Some((response, stream, guard)))
             }
             Err(refused) => Err(self.not_opened(&mut sender, &live, &refused)),
@@ -212,55 +269,77 @@ impl<C> Waiter<C> {
             place: None,
         }
     }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared<C>> {
-        &self.shared
-    }
 }
 
 impl<C: Timer> Waiter<C> {
-    /// Ready once there is a connection that takes streams, or with why there is none.
+    /// Ready with what `open` makes of a connection that takes streams, or with why there is
+    /// none.
     ///
-    /// Waits while idle and connecting; in transient failure fails at once with the last
-    /// error, until its backoff is over.
-    pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AttemptError>> {
+    /// Waits while idle and connecting, and for a place while there are none; in transient
+    /// failure fails at once with the last error, until its backoff is over.
+    pub(crate) fn poll_open<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        open: impl FnOnce(&Arc<Shared<C>>) -> Option<T>,
+    ) -> Poll<Result<T, AttemptError>> {
+        // In the queue first, then a look: what comes free in between wakes it.
+        self.enqueue(cx.waker())?;
+        match open(&self.shared) {
+            Some(opened) => Poll::Ready(Ok(opened)),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Fails if there is no use in waiting.
+    fn enqueue(&mut self, waker: &Waker) -> Result<(), AttemptError> {
         let mut state = self.shared.lock();
-        let failed = self.place.and_then(|place| state.failed.remove(&place));
-        if let Some(error) = failed {
-            return Poll::Ready(Err(error));
+        if let Some(failure) = self.place.and_then(|place| state.failed.remove(&place)) {
+            return Err(failure);
         }
         match &state.status {
-            Status::Ready(ready) if !ready.live.is_over() => return Poll::Ready(Ok(())),
-            Status::Failed { error, until } if self.shared.timer.now() < *until => {
-                return Poll::Ready(Err(error.attempt_error().neutral()));
+            Status::Failed { error, until } => {
+                let after = self.shared.until(Some(*until));
+                if !after.is_zero() {
+                    return Err(error.untried(after));
+                }
             }
-            Status::Closed => return Poll::Ready(Err(error::closed())),
-            Status::DriverGone => {
-                return Poll::Ready(Err(error::driver_gone(&self.shared.address)));
-            }
-            Status::Waiting | Status::Failed { .. } | Status::Ready(_) => {}
+            Status::Closed => return Err(error::closed()),
+            Status::DriverGone => return Err(error::driver_gone(&self.shared.address)),
+            Status::Waiting | Status::Ready(_) => {}
         }
         let first = state.waiters.is_empty();
         let place = *self.place.get_or_insert_with(|| {
             state.next_place += 1;
             state.next_place
         });
-        state.waiters.insert(place, cx.waker().clone());
+        let old = state.waiters.insert(place, waker.clone());
+        self.shared.waiting.store(true, Ordering::SeqCst);
         let driver = state.driver.clone().filter(|_| first);
         drop(state);
+        drop(old);
         if let Some(driver) = driver {
             driver.wake();
         }
-        Poll::Pending
+        Ok(())
     }
 }
 
 impl<C> Drop for Waiter<C> {
     fn drop(&mut self) {
-        if let Some(place) = &self.place {
+        let Some(place) = self.place else {
+            return;
+        };
+        let old = {
             let mut state = self.shared.lock();
-            state.waiters.remove(place);
-            state.failed.remove(place);
+            state.failed.remove(&place);
+            let old = state.waiters.remove(&place);
+            let waiting = !state.waiters.is_empty();
+            self.shared.waiting.store(waiting, Ordering::SeqCst);
+            old
+        };
+        // Woken, it may have been for a place: that goes on to the next, who looks for itself.
+        if old.is_none() {
+            self.shared.wake_next();
         }
     }
 }

@@ -81,6 +81,8 @@ pub enum WaitReason {
     Backoff,
     /// The server's pushback, or a classifier's delay, longer than the schedule's draw.
     Pushback,
+    /// A connection that backs off, for longer than the schedule's draw.
+    Connection,
     /// The call's deadline, while an attempt is under way.
     Deadline,
 }
@@ -109,6 +111,12 @@ pub enum End {
     PushbackTooLong {
         /// What it asked for.
         asked: Duration,
+    },
+    /// No attempt can be made for longer than the schedule's longest wait: the connection
+    /// backs off.
+    Unreachable {
+        /// How long it does.
+        for_another: Duration,
     },
     /// The wait before the next attempt would have ended at or after the deadline.
     WaitPastDeadline {
@@ -140,6 +148,10 @@ impl fmt::Display for End {
                     "the server's pushback of {asked:?} is above the longest backoff"
                 )
             }
+            Self::Unreachable { for_another } => write!(
+                f,
+                "the connection is not dialed for another {for_another:?}, longer than the longest backoff"
+            ),
             Self::WaitPastDeadline { wait } => {
                 write!(
                     f,
@@ -224,7 +236,8 @@ impl Call {
     /// Takes the judgement on the attempt under way.
     ///
     /// `replayable` says whether the request can be sent again. A retry goes on if, in this
-    /// order: the deadline has not passed, the budget allows it, attempts are left, the
+    /// order: the deadline has not passed, the budget allows it (not asked of what was not
+    /// tried), attempts are left, the
     /// request can be sent again, the delay asked for is at most the longest backoff, and
     /// the wait ends before the deadline.
     ///
@@ -254,14 +267,12 @@ impl Call {
                 self.finish(End::Refused)
             }
             RetryOutcome::Retry { after } => {
-                match self.plan_retry(after, replayable, now, protection, random) {
-                    Ok(wait) if wait.until > now => {
-                        self.state = State::Waiting(wait);
-                        Next::Wait(wait)
-                    }
-                    Ok(_) => self.begin_attempt(now, protection),
-                    Err(end) => self.finish(end),
-                }
+                let floor = (after, WaitReason::Pushback);
+                self.retry(floor, replayable, now, protection, random)
+            }
+            RetryOutcome::Untried { after } => {
+                let floor = (after, WaitReason::Connection);
+                self.retry(floor, replayable, now, protection, random)
             }
         }
     }
@@ -371,18 +382,37 @@ impl Call {
         }
     }
 
-    fn plan_retry(
-        &self,
-        after: Duration,
+    fn retry(
+        &mut self,
+        floor: (Duration, WaitReason),
         replayable: bool,
         now: Instant,
         protection: &mut Protection,
         random: &mut impl Random,
+    ) -> Next {
+        match self.plan_retry(floor, replayable, now, &mut protection.budget, random) {
+            Ok(wait) if wait.until > now => {
+                self.state = State::Waiting(wait);
+                Next::Wait(wait)
+            }
+            Ok(_) => self.begin_attempt(now, protection),
+            Err(end) => self.finish(end),
+        }
+    }
+
+    fn plan_retry(
+        &self,
+        (floor, reason): (Duration, WaitReason),
+        replayable: bool,
+        now: Instant,
+        budget: &mut Budget,
+        random: &mut impl Random,
     ) -> Result<Wait, End> {
+        let untried = reason == WaitReason::Connection;
         if self.is_expired() {
             return Err(End::Expired);
         }
-        if !protection.budget.on_failure() {
+        if !untried && !budget.on_failure() {
             return Err(End::BudgetSpent);
         }
         if self.attempts >= self.policy.max_attempts {
@@ -391,12 +421,15 @@ impl Call {
         if !replayable {
             return Err(End::Committed);
         }
-        if after > self.policy.backoff.max() {
-            return Err(End::PushbackTooLong { asked: after });
+        if floor > self.policy.backoff.max() {
+            return Err(match untried {
+                true => End::Unreachable { for_another: floor },
+                false => End::PushbackTooLong { asked: floor },
+            });
         }
         let draw = self.policy.backoff.draw(self.attempts, random);
-        let (wait, reason) = if after > draw {
-            (after, WaitReason::Pushback)
+        let (wait, reason) = if floor > draw {
+            (floor, reason)
         } else {
             (draw, WaitReason::Backoff)
         };

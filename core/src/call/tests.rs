@@ -11,6 +11,7 @@ mod endings;
 mod retries;
 mod timeouts;
 mod transparent;
+mod untried;
 
 /// Answers the same bits each time, and counts how often it was asked.
 struct Pinned {

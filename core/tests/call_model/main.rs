@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use steadfast_core::{
     Backoff, Breaker, BreakerOutcome, BreakerSettings, Budget, Call, Classification, Instant,
-    NeverOpen, Protection, Pushback, RetryBudget, RetryPolicy, Unprocessed,
+    NeverOpen, Protection, Pushback, RetryBudget, RetryOutcome, RetryPolicy, Unprocessed,
 };
 
 mod model;
@@ -44,6 +44,10 @@ fn result() -> impl Strategy<Value = Classification> {
         1 => Just(Classification::FAIL),
         1 => Just(Classification::IGNORE),
         20 => Just(Classification::RETRY),
+        8 => (0_u64..60).prop_map(|ns| Classification {
+            retry: RetryOutcome::Untried { after: Duration::from_nanos(ns) },
+            breaker: BreakerOutcome::Ignored,
+        }),
     ];
     (plain, pushback).prop_map(|(plain, pushback)| plain.with_pushback(pushback))
 }

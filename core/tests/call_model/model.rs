@@ -131,6 +131,7 @@ impl Model {
             return self.finish(End::Abandoned);
         }
         shared.tell(result.breaker);
+        let mut untried = false;
         let after = match result.retry {
             RetryOutcome::Success => {
                 shared.earn();
@@ -142,11 +143,16 @@ impl Model {
             }
             RetryOutcome::Stop => return self.finish(End::Stopped),
             RetryOutcome::Retry { after } => after,
+            RetryOutcome::Untried { after } => {
+                untried = true;
+                after
+            }
         };
         if self.expired(now) {
             return self.finish(End::Expired);
         }
-        if !shared.pay() {
+        // What was not tried costs nothing.
+        if !untried && !shared.pay() {
             return self.finish(End::BudgetSpent);
         }
         if self.attempts >= self.max_attempts {
@@ -156,7 +162,11 @@ impl Model {
             return self.finish(End::Committed);
         }
         if after > Duration::from_nanos(self.max) {
-            return self.finish(End::PushbackTooLong { asked: after });
+            return self.finish(if untried {
+                End::Unreachable { for_another: after }
+            } else {
+                End::PushbackTooLong { asked: after }
+            });
         }
         shared.draws += 1;
         let ceiling = self.ceiling(self.attempts);
@@ -177,10 +187,10 @@ impl Model {
         self.phase = Phase::Waiting(now + wait);
         Next::Wait(Wait {
             until: Instant::from_nanos(now + wait),
-            reason: if asked > draw {
-                WaitReason::Pushback
-            } else {
-                WaitReason::Backoff
+            reason: match (asked > draw, untried) {
+                (true, true) => WaitReason::Connection,
+                (true, false) => WaitReason::Pushback,
+                (false, _) => WaitReason::Backoff,
             },
         })
     }
