@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response};
 use steadfast_tests::carts::ListItemsRequest;
 use steadfast_tests::carts::cart_service_client::CartServiceClient;
+use steadfast_tests::peer::answer_ok;
 use steadfast_tests::{PipeHost, Raw, item, piped, raw, unary};
 use steadfast_tokio::{
     Address, BreakerState, CallKind, CallReport, Client, ConnectError, ConnectErrorKind,
@@ -54,22 +53,9 @@ fn serve(stream: DuplexStream) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
         while let Some(Ok((_request, respond))) = connection.accept().await {
-            answer(respond);
+            answer_ok(respond);
         }
     })
-}
-
-fn answer(mut respond: h2::server::SendResponse<Bytes>) {
-    let head = Response::builder().header("content-type", "application/grpc");
-    let mut stream = respond
-        .send_response(head.body(()).unwrap(), false)
-        .expect("sent");
-    stream
-        .send_data(Bytes::from_static(&[0; 5]), false)
-        .expect("sent");
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    stream.send_trailers(trailers).expect("sent");
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +216,7 @@ async fn a_graceful_goaway_moves_new_calls_and_finishes_the_old() {
         new.await.expect("no panic").expect("on the new connection");
     }
     assert!(!old.is_finished());
-    answer(respond);
+    answer_ok(respond);
     old.await.expect("no panic").expect("on the old connection");
     first.await.expect("the old connection ends");
 }
