@@ -6,7 +6,7 @@ fn its_example_is_the_one_that_is_compiled() {
     let example = include_str!("../../transport-tokio/examples/first_call.rs");
     let shown = readme
         .split("```rust\n")
-        .nth(1)
+        .nth(2)
         .and_then(|rest| rest.split("```").next());
     let shown = shown.expect("a block of Rust");
     assert!(shown.lines().count() > 20, "{shown}");

@@ -1,6 +1,8 @@
 //! Keeps the one connection: does what its state machine says.
 
 use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -82,6 +84,12 @@ type Dial<S> = Pin<Box<dyn Future<Output = Result<Handshake<S>, DialFailure>> + 
 enum DialFailure {
     Dial(DialError),
     Handshake(h2::Error),
+}
+
+impl DialFailure {
+    fn panicked() -> Self {
+        Self::Dial(DialError::Connect(io::Error::other("the host panicked")))
+    }
 }
 
 struct Dialing<S, C> {
@@ -172,7 +180,9 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
         };
         let address = &self.shared.address;
         if let DialStep::Dial(dial) = &mut dialing.step {
-            match dial.as_mut().poll(cx) {
+            // The host is the user's code; a panic of it is a dial that failed.
+            let polled = catch_unwind(AssertUnwindSafe(|| dial.as_mut().poll(cx)));
+            match polled.unwrap_or_else(|_| Poll::Ready(Err(DialFailure::panicked()))) {
                 Poll::Pending => return false,
                 Poll::Ready(Err(DialFailure::Dial(error))) => {
                     return self.on_dial_failed(ConnectError::dial(address, error));
