@@ -231,7 +231,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
     fn on_response(&mut self, response: http::Response<T::Body>) -> Act<T, C> {
         let (mut parts, body) = response.into_parts();
         let unary = self.options.kind == Some(CallKind::Unary);
-        match status::read_head(&mut parts, body.is_end_stream()) {
+        match status::read_head(&mut parts, || body.is_end_stream()) {
             Head::Failed(status) => self.on_failure(Failure::answered(status)),
             Head::Succeeded if unary => self.on_failure(Failure::answered(no_message())),
             Head::Succeeded => {

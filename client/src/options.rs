@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 use steadfast_core::{Instant, TIMEOUT_HEADER, decode_timeout};
-use tonic::Status;
+use tonic::{GrpcMethod, Status};
 
 pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static(TIMEOUT_HEADER);
 
@@ -97,11 +97,15 @@ impl CallOptions {
             })?),
         };
         let extensions = request.extensions_mut();
-        let kind = extensions.remove::<CallKind>();
-        let caller = earlier(
-            header.map(|timeout| now.saturating_add(timeout)),
-            extensions.remove::<Deadline>().map(|deadline| deadline.0),
-        );
+        let (mut kind, mut deadline, mut limit) = (None, None, None);
+        // Almost every request has tonic's own extension and no other.
+        let tonics = usize::from(extensions.get::<GrpcMethod<'static>>().is_some());
+        if extensions.len() > tonics {
+            kind = extensions.remove::<CallKind>();
+            deadline = extensions.remove::<Deadline>().map(|deadline| deadline.0);
+            limit = extensions.remove::<ReplayLimit>();
+        }
+        let caller = earlier(header.map(|timeout| now.saturating_add(timeout)), deadline);
         let opening = match kind {
             Some(CallKind::Streaming) => caller,
             Some(CallKind::Unary) | None => earlier(caller, Some(now.saturating_add(timeout))),
@@ -110,7 +114,7 @@ impl CallOptions {
             kind,
             opening,
             caller,
-            replay_limit: extensions.remove::<ReplayLimit>().unwrap_or_default(),
+            replay_limit: limit.unwrap_or_default(),
         })
     }
 

@@ -38,11 +38,11 @@ pub(crate) enum Head {
     Failed(Status),
 }
 
-/// Reads a response's headers, with which it `ended` or did not. A `grpc-status` wins over the
+/// Reads a response's headers, with which it has `ended` or not. A `grpc-status` wins over the
 /// HTTP status; without one, what isn't a 200 of `application/grpc` is not decoded.
-pub(crate) fn read_head(parts: &mut response::Parts, ended: bool) -> Head {
+pub(crate) fn read_head(parts: &mut response::Parts, ended: impl FnOnce() -> bool) -> Head {
     match read_trailers(&parts.headers) {
-        Some(Ok(())) if ended => return Head::Succeeded,
+        Some(Ok(())) if ended() => return Head::Succeeded,
         // An OK before the messages is none: the trailers are to say how it ended. tonic would
         // take it for the end.
         Some(Ok(())) => drop(parts.headers.remove(GRPC_STATUS)),
@@ -165,7 +165,7 @@ mod tests {
         let mut response = http::Response::new(());
         *response.status_mut() = StatusCode::from_u16(http).expect("a status");
         *response.headers_mut() = headers(pairs);
-        read_head(&mut response.into_parts().0, true)
+        read_head(&mut response.into_parts().0, || true)
     }
 
     #[test]

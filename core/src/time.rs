@@ -44,7 +44,9 @@ impl Instant {
     /// The instant `duration` later, or the last one there is.
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        // In 64 bits, since `Duration::as_nanos` counts in twice that.
+        let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+        let nanos = seconds.saturating_add(u64::from(duration.subsec_nanos()));
         Self(self.0.saturating_add(nanos))
     }
 

@@ -216,6 +216,7 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
         };
         self.machine
             .handle_served(generation, self.shared.timer.now());
+        ready.live.set_allowed(http2.max_concurrent_send_streams());
         self.current = Some(Link {
             generation,
             http2: *http2,
@@ -247,7 +248,9 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
         };
         let ended = Pin::new(&mut link.http2).poll(cx).is_ready();
         if !ended && !link.live.is_over() {
-            if link.live.passed().take_new_settings() && self.shared.anybody_waits() {
+            if link.live.passed().take_new_settings() {
+                link.live
+                    .set_allowed(link.http2.max_concurrent_send_streams());
                 self.shared.wake_all();
             }
             return false;

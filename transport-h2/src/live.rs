@@ -36,6 +36,8 @@ pub(crate) struct Live<C> {
     /// A call was answered on it.
     answered: AtomicBool,
     streams: AtomicUsize,
+    /// How many the server allows at once.
+    allowed: AtomicUsize,
     idle_since: AtomicU64,
 }
 
@@ -48,12 +50,14 @@ impl<C: Timer> Live<C> {
             dead: AtomicBool::new(false),
             answered: AtomicBool::new(false),
             streams: AtomicUsize::new(0),
+            allowed: AtomicUsize::new(0),
             idle_since: AtomicU64::new(now),
         })
     }
 
     /// Takes one of the places that the server allows at once.
-    fn enter(&self, allowed: usize) -> bool {
+    fn enter(&self) -> bool {
+        let allowed = self.allowed.load(Ordering::SeqCst);
         let one_more = |streams| (streams < allowed).then_some(streams + 1);
         self.streams
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more)
@@ -82,6 +86,11 @@ impl<C> Live<C> {
         &self.passed
     }
 
+    /// The server's SETTINGS came.
+    pub(crate) fn set_allowed(&self, streams: usize) {
+        self.allowed.store(streams, Ordering::SeqCst);
+    }
+
     pub(crate) fn set_dead(&self) {
         self.dead.store(true, Ordering::Release);
     }
@@ -106,12 +115,8 @@ pub(crate) struct Place<C: Timer> {
 
 impl<C: Timer> Place<C> {
     /// One of the places that the server allows at once, if one is free.
-    pub(crate) fn take(
-        shared: &Arc<Shared<C>>,
-        live: &Arc<Live<C>>,
-        allowed: usize,
-    ) -> Option<Self> {
-        live.enter(allowed).then(|| Self {
+    pub(crate) fn take(shared: &Arc<Shared<C>>, live: &Arc<Live<C>>) -> Option<Self> {
+        live.enter().then(|| Self {
             shared: Arc::clone(shared),
             live: Arc::clone(live),
         })

@@ -222,7 +222,7 @@ impl<C: Timer> Shared<C> {
         let Some(Ready { mut sender, live }) = self.ready() else {
             return Ok(None);
         };
-        let Some(place) = Place::take(self, &live, sender.current_max_send_streams()) else {
+        let Some(place) = Place::take(self, &live) else {
             return Ok(None);
         };
         let Some(head) = head.take() else {

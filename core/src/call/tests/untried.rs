@@ -28,7 +28,9 @@ fn it_waits_for_the_connection_and_pays_nothing() {
 #[test]
 fn it_goes_on_with_an_empty_budget() {
     let mut protection = unbroken();
-    while protection.budget.on_failure() {}
+    for _ in 0..10 {
+        let _ = protection.budget.on_failure();
+    }
     let mut call = started(policy(2), None, &mut protection);
     let next = call.handle_result(untried(1), true, at(0), &mut protection, &mut highest());
     assert_eq!(
