@@ -223,7 +223,10 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
 
     fn start(&mut self) -> Act<T, C> {
         let (shared, now) = (&self.client.shared, self.attempt.at);
-        let next = shared.protect(|protection| self.call.handle_start(now, protection));
+        let next = match shared.pass() {
+            Some(pass) => self.call.handle_start_with(pass, now),
+            None => shared.protect(|protection| self.call.handle_start(now, protection)),
+        };
         self.follow(next, now)
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use steadfast_core::{
-    EncodedTimeout, Instant, Protection, RetryPolicy, SeededRandom, Timer, Transition,
+    EncodedTimeout, Instant, Pass, Protection, RetryPolicy, SeededRandom, Timer, Transition,
 };
 
 use crate::outcome::Classifier;
@@ -26,6 +26,9 @@ pub(crate) struct Shared<C> {
     pub(crate) policy: RetryPolicy,
     pub(crate) classify: Classifier,
     protection: Mutex<Protection>,
+    /// The closed breaker's pass, published under the lock and taken without it: so a call that
+    /// succeeds takes the lock once.
+    pass: AtomicU64,
     outbox: Mutex<Outbox>,
     listener: Option<Listener>,
     seed: u64,
@@ -45,13 +48,15 @@ impl<C: Timer> Shared<C> {
         listener: Option<Listener>,
         seed: u64,
     ) -> Self {
+        let protection = settings.protection();
         Self {
             timer,
             timeout: settings.timeout,
             timeout_header: encode(settings.timeout),
             policy: settings.retry_policy(),
             classify: settings.classify.clone(),
-            protection: Mutex::new(settings.protection()),
+            pass: AtomicU64::new(protection.breaker.pass().map_or(0, Pass::to_bits)),
+            protection: Mutex::new(protection),
             outbox: Mutex::default(),
             listener,
             seed,
@@ -66,6 +71,11 @@ impl<C: Timer> Shared<C> {
     pub(crate) fn protect<R>(&self, work: impl FnOnce(&mut Protection) -> R) -> R {
         let mut protection = lock(&self.protection);
         let answer = work(&mut protection);
+        let pass = protection.breaker.pass().map_or(0, Pass::to_bits);
+        // Written only when it changes, so that the line stays with all who read it.
+        if self.pass.load(Ordering::Relaxed) != pass {
+            self.pass.store(pass, Ordering::Release);
+        }
         if let Some(first) = protection.breaker.poll_transition() {
             self.post(first, &mut protection);
             drop(protection);
@@ -94,6 +104,11 @@ impl<C: Timer> Shared<C> {
         quiet
             .filter(|_| protection.breaker.is_quiet())
             .unwrap_or_else(|| self.timer.now())
+    }
+
+    /// The breaker's leave, while it is closed.
+    pub(crate) fn pass(&self) -> Option<Pass> {
+        Pass::from_bits(self.pass.load(Ordering::Acquire))
     }
 
     /// Randomness for one call, in step with no other call's.

@@ -91,7 +91,7 @@ mod timeout;
 pub use self::backoff::Backoff;
 pub use self::breaker::{
     Breaker, BreakerOutcome, BreakerPolicy, BreakerSettings, BreakerState, Counts, DefaultPolicy,
-    NeverOpen, ProbeVerdict, Rejected, Ticket, Transition, policy_fn,
+    NeverOpen, Pass, ProbeVerdict, Rejected, Ticket, Transition, policy_fn,
 };
 pub use self::budget::{Budget, RetryBudget};
 pub use self::call::{Call, End, Next, Protection, RetryPolicy, Unprocessed, Wait, WaitReason};

@@ -1,12 +1,13 @@
 //! Steadfast's machines, used as its client uses them.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use steadfast_core::{
     Backoff, Breaker, BreakerOutcome, BreakerSettings, Budget, Call, Classification, Code, End,
-    Instant, Next, Protection, Pushback, RetryBudget, RetryPolicy, SeededRandom, Timer,
+    Instant, Next, Pass, Protection, Pushback, RetryBudget, RetryPolicy, SeededRandom, Timer,
 };
 use steadfast_tokio::TokioTimer;
 
@@ -58,8 +59,8 @@ fn breaker() -> Run {
 }
 
 /// All that is decided for a call whose first attempt succeeds: admitted, judged, breaker and
-/// budget told. As the client does it: once under the lock before the attempt and once after
-/// it, with one reading of the clock.
+/// budget told. As the client does it: with the published pass before the attempt, once under
+/// the lock after it, and with one reading of the clock.
 fn whole_decision(reads_clock: bool) -> Run {
     let policy = RetryPolicy {
         max_attempts: 3,
@@ -69,6 +70,7 @@ fn whole_decision(reads_clock: bool) -> Run {
         breaker: Breaker::new(BreakerSettings::default()),
         budget: Budget::new(RetryBudget::default()),
     });
+    let pass = AtomicU64::new(lock(&shared).breaker.pass().map_or(0, Pass::to_bits));
     let timer = TokioTimer::new();
     Box::new(move |times| {
         let mut random = SeededRandom::new(1);
@@ -79,10 +81,11 @@ fn whole_decision(reads_clock: bool) -> Run {
             };
             let deadline = now.saturating_add(Duration::from_secs(10));
             let mut call = Call::new(black_box(policy), Some(deadline));
-            let started = protect(&shared, |protection| call.handle_start(now, protection));
+            let leave = Pass::from_bits(pass.load(Ordering::Acquire)).expect("closed");
+            let started = call.handle_start_with(leave, now);
             assert!(matches!(started, Next::Attempt { number: 1 }));
             let judged = Classification::of(black_box(Code::Ok), Pushback::Absent);
-            let next = protect(&shared, |protection| {
+            let next = protect(&shared, &pass, |protection| {
                 let now = match protection.breaker.is_quiet() {
                     true => now,
                     false => timer.now(),
@@ -94,9 +97,17 @@ fn whole_decision(reads_clock: bool) -> Run {
     })
 }
 
-fn protect<R>(shared: &Mutex<Protection>, work: impl FnOnce(&mut Protection) -> R) -> R {
+fn protect<R>(
+    shared: &Mutex<Protection>,
+    published: &AtomicU64,
+    work: impl FnOnce(&mut Protection) -> R,
+) -> R {
     let mut protection = lock(shared);
     let answer = work(&mut protection);
+    let pass = protection.breaker.pass().map_or(0, Pass::to_bits);
+    if published.load(Ordering::Relaxed) != pass {
+        published.store(pass, Ordering::Release);
+    }
     assert!(protection.breaker.poll_transition().is_none());
     answer
 }

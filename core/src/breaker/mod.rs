@@ -204,6 +204,41 @@ pub struct Ticket {
     probe: u64,
 }
 
+/// A closed breaker's leave for any number of attempts, good until its state changes.
+///
+/// While closed a breaker admits whoever asks, and a driver of many threads need not ask under
+/// its lock: it publishes the pass after each use of the machine, and takes tickets from what
+/// was published. One taken just before the breaker opened is as good as one admitted then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    generation: u64,
+}
+
+impl Pass {
+    /// What [`Breaker::admit`] would have answered.
+    pub const fn ticket(self) -> Ticket {
+        Ticket {
+            generation: self.generation,
+            probe: 0,
+        }
+    }
+
+    /// The pass as a number that is never zero, for an atomic in which zero is none.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.generation.saturating_add(1)
+    }
+
+    /// The pass that [`to_bits`](Self::to_bits) made this number of; `None` for zero.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Option<Self> {
+        match bits.checked_sub(1) {
+            Some(generation) => Some(Self { generation }),
+            None => None,
+        }
+    }
+}
+
 /// The breaker's state machine. See the module's documentation.
 pub struct Breaker {
     settings: BreakerSettings,
@@ -289,6 +324,17 @@ impl Breaker {
                     remaining,
                 }),
             },
+        }
+    }
+
+    /// Leave for any number of attempts, while closed.
+    #[must_use]
+    pub const fn pass(&self) -> Option<Pass> {
+        match self.state {
+            State::Closed(_) => Some(Pass {
+                generation: self.generation,
+            }),
+            State::Open { .. } | State::HalfOpen { .. } => None,
         }
     }
 

@@ -337,3 +337,35 @@ fn texts_say_how_long() {
         "{text}"
     );
 }
+
+#[test]
+fn a_pass_is_good_until_the_state_changes() {
+    let mut breaker = Breaker::new(settings());
+    let pass = breaker.pass().expect("closed");
+    assert_eq!(Pass::from_bits(pass.to_bits()), Some(pass));
+    assert_ne!(pass.to_bits(), 0);
+    assert_eq!(Pass::from_bits(0), None);
+    for _ in 0..4 {
+        breaker.settle(pass.ticket(), Failure, at(0));
+    }
+    assert_eq!(breaker.pass(), Some(pass));
+    breaker.settle(pass.ticket(), Failure, at(0));
+    assert_eq!(
+        (breaker.state(), breaker.pass()),
+        (BreakerState::Open, None)
+    );
+    let probe = breaker.admit(at(10_000)).expect("half-open");
+    assert_eq!(breaker.pass(), None);
+    breaker.settle(pass.ticket(), Failure, at(10_000));
+    assert_eq!(
+        breaker.counts(),
+        Counts::default(),
+        "its ticket is stale by now"
+    );
+    breaker.settle(probe, Success, at(10_000));
+    for _ in 0..2 {
+        attempt(&mut breaker, Success, at(10_000));
+    }
+    let again = breaker.pass().expect("closed again");
+    assert_ne!(again, pass);
+}

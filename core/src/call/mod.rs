@@ -22,7 +22,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::breaker::{Breaker, BreakerOutcome, Rejected, Ticket};
+use crate::breaker::{Breaker, BreakerOutcome, Pass, Rejected, Ticket};
 use crate::budget::Budget;
 use crate::classify::{Classification, RetryOutcome};
 use crate::random::Random;
@@ -233,6 +233,17 @@ impl Call {
         self.begin_attempt(now, protection)
     }
 
+    /// Starts the call with a closed breaker's leave, where asking the breaker itself would mean
+    /// to wait for its lock. Otherwise as [`handle_start`](Self::handle_start); a second start is
+    /// answered with [`End::Abandoned`] and changes nothing.
+    pub fn handle_start_with(&mut self, pass: Pass, now: Instant) -> Next {
+        let now = self.advance(now);
+        if !matches!(self.state, State::New) {
+            return Next::Finish(End::Abandoned);
+        }
+        self.begin_admitted(now, |_| Ok(pass.ticket()))
+    }
+
     /// Takes the judgement on the attempt under way.
     ///
     /// `replayable` says whether the request can be sent again. A retry goes on if, in this
@@ -367,10 +378,18 @@ impl Call {
     }
 
     fn begin_attempt(&mut self, now: Instant, protection: &mut Protection) -> Next {
+        self.begin_admitted(now, |now| protection.breaker.admit(now))
+    }
+
+    fn begin_admitted(
+        &mut self,
+        now: Instant,
+        admit: impl FnOnce(Instant) -> Result<Ticket, Rejected>,
+    ) -> Next {
         if self.is_expired() {
             return self.finish(End::Expired);
         }
-        match protection.breaker.admit(now) {
+        match admit(now) {
             Ok(ticket) => {
                 self.attempts = self.attempts.saturating_add(1);
                 self.state = State::Attempting(ticket);

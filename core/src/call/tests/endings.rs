@@ -266,3 +266,29 @@ fn a_result_without_an_attempt_ends_the_call_and_counts_for_nothing() {
     assert_eq!((paid(&protection), told(&protection)), (1_000, (0, 1)));
     assert_over(&mut call, &mut protection);
 }
+
+#[test]
+fn a_call_starts_with_a_pass_as_it_does_by_asking() {
+    let mut protection = unbroken();
+    let pass = protection.breaker.pass().expect("closed");
+    let mut call = Call::new(policy(3), Some(at(10)));
+    assert_eq!(
+        call.handle_start_with(pass, at(0)),
+        Next::Attempt { number: 1 }
+    );
+    assert_eq!(
+        call.handle_start_with(pass, at(0)),
+        Next::Finish(End::Abandoned)
+    );
+    assert!(call.is_attempting(), "a second start changes nothing");
+    let success = Classification::SUCCESS;
+    let next = call.handle_result(success, true, at(1), &mut protection, &mut lowest());
+    assert_eq!(next, Next::Finish(End::Succeeded));
+    assert_eq!(told(&protection), (1, 0));
+
+    let mut late = Call::new(policy(3), Some(at(10)));
+    assert_eq!(
+        late.handle_start_with(pass, at(10)),
+        Next::Finish(End::Expired)
+    );
+}
