@@ -2,6 +2,8 @@
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
+use crate::script::PATIENCE;
+
 /// DATA.
 pub const DATA: u8 = 0x0;
 /// HEADERS.
@@ -79,10 +81,11 @@ impl Raw {
     ///
     /// # Panics
     ///
-    /// If the connection ends first.
+    /// If the connection ends first, or nothing comes.
     pub async fn next_of(&mut self, kind: u8) -> Frame {
         loop {
-            let frame = self.next().await.expect("the connection goes on");
+            let next = tokio::time::timeout(PATIENCE, self.next()).await;
+            let frame = next.expect("a frame").expect("the connection goes on");
             if frame.kind == kind {
                 return frame;
             }

@@ -13,6 +13,9 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::carts::cart_service_server::{CartService, CartServiceServer};
 use crate::carts::{AddItemRequest, AddItemResponse, Item, ListItemsRequest};
 
+/// Longer than any call of a test.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(700);
+
 /// How the server answers one attempt.
 #[derive(Clone, Debug)]
 pub enum Answer {
@@ -129,7 +132,13 @@ impl Script {
         work(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Waits for it, and fails rather than hang. On a paused clock that takes no time.
     async fn until(&self, condition: impl Fn(&State) -> bool) {
+        let wait = tokio::time::timeout(PATIENCE, self.wait_until(condition));
+        wait.await.expect("it never came to what was waited for");
+    }
+
+    async fn wait_until(&self, condition: impl Fn(&State) -> bool) {
         loop {
             let changed = self.0.changed.notified();
             tokio::pin!(changed);

@@ -21,6 +21,16 @@ fn client(address: impl ToString) -> TokioClient {
     connect(settings).expect("valid settings")
 }
 
+/// A client can be shared in every way that a service shares its state.
+#[tokio::test]
+async fn a_client_is_clone_send_and_sync() {
+    fn share<T: Clone + Send + Sync + 'static>(_: &T) {}
+    let client = client("localhost:1");
+    share(&client);
+    share(&CartServiceClient::new(client.clone()));
+    assert_eq!(client.clone().address(), client.address());
+}
+
 fn connect_error(status: &Status) -> &ConnectError {
     let mut source = std::error::Error::source(status);
     while let Some(error) = source {
@@ -181,7 +191,9 @@ async fn the_last_clone_closes_the_connection() {
     call.abort();
     drop(client);
     let mut rest = Vec::new();
-    socket.read_to_end(&mut rest).await.expect("a clean end");
+    // Long before the connection attempt itself would be given up.
+    let end = tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut rest));
+    end.await.expect("at once").expect("a clean end");
 }
 
 #[tokio::test(start_paused = true)]

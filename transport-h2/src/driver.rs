@@ -303,10 +303,15 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
         };
         match action {
             ConnectionAction::Dial { generation } => {
-                let dial = dial(self.host.dial(&self.shared.address));
+                let (host, address) = (&self.host, &self.shared.address);
+                let stream = catch_unwind(AssertUnwindSafe(|| host.dial(address)));
+                let dial: Dial<H::Stream> = match stream {
+                    Ok(stream) => Box::pin(dial(stream)),
+                    Err(_) => Box::pin(std::future::ready(Err(DialFailure::panicked()))),
+                };
                 self.dialing = Some(Dialing {
                     generation,
-                    step: DialStep::Dial(Box::pin(dial)),
+                    step: DialStep::Dial(dial),
                 });
                 self.shared.set_status(Status::Waiting);
             }
