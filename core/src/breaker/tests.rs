@@ -368,4 +368,5 @@ fn a_pass_is_good_until_the_state_changes() {
     }
     let again = breaker.pass().expect("closed again");
     assert_ne!(again, pass);
+    assert_eq!(Pass::from_bits(again.to_bits()), Some(again));
 }

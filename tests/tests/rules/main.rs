@@ -28,7 +28,7 @@ use prost::Message as _;
 
 use steadfast_tests::carts::cart_service_client::CartServiceClient;
 
-use steadfast_tests::carts::{AddItemRequest, AddItemResponse, Item, ListItemsRequest};
+use steadfast_tests::carts::{AddItemRequest, AddItemResponse, ListItemsRequest};
 
 use steadfast_tests::peer::answer_ok;
 
