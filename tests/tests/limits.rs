@@ -182,3 +182,50 @@ async fn calls_that_expired_in_the_queue_do_not_end_the_connection() {
     settle().await;
     assert!(!two.is_finished(), "the other is well");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_comes_in_two_pieces_is_noticed() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let (client, mut connections) = client();
+    let _first = call(&client, 60 * SECOND);
+    let mut peer = connections.recv().await.expect("dialed");
+    let none = [
+        0,
+        0,
+        6,
+        4,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        MAX_CONCURRENT_STREAMS,
+        0,
+        0,
+        0,
+        0,
+    ];
+    peer.write_all(&none).await.expect("written");
+    settle().await;
+    for piece in [
+        &[0, 0, 6, 4, 0, 0, 0, 0, 0][..],
+        &[0, MAX_CONCURRENT_STREAMS, 0, 0, 0, 100],
+    ] {
+        peer.write_all(piece).await.expect("written");
+        settle().await;
+    }
+    let mut sent = vec![0; 64 * 1024];
+    let mut len = 0;
+    while let Ok(Ok(more)) = tokio::time::timeout(SECOND, peer.read(&mut sent[len..])).await {
+        len += more;
+    }
+    let mut frames = &sent[24..len];
+    let mut headers = 0;
+    while let Some((head, rest)) = frames.split_at_checked(9) {
+        headers += usize::from(head[3] == raw::HEADERS);
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        frames = &rest[length..];
+    }
+    assert_eq!(headers, 1);
+}

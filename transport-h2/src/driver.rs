@@ -216,7 +216,7 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
         };
         self.machine
             .handle_served(generation, self.shared.timer.now());
-        ready.live.set_allowed(http2.max_concurrent_send_streams());
+        let _ = ready.live.set_allowed(http2.max_concurrent_send_streams());
         self.current = Some(Link {
             generation,
             http2: *http2,
@@ -248,9 +248,9 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
         };
         let ended = Pin::new(&mut link.http2).poll(cx).is_ready();
         if !ended && !link.live.is_over() {
-            if link.live.passed().take_new_settings() {
-                link.live
-                    .set_allowed(link.http2.max_concurrent_send_streams());
+            // h2 applies SETTINGS in its own time, so it is asked and not the tap.
+            let allowed = link.http2.max_concurrent_send_streams();
+            if link.live.set_allowed(allowed) < allowed {
                 self.shared.wake_all();
             }
             return false;

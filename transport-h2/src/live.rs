@@ -86,9 +86,9 @@ impl<C> Live<C> {
         &self.passed
     }
 
-    /// The server's SETTINGS came.
-    pub(crate) fn set_allowed(&self, streams: usize) {
-        self.allowed.store(streams, Ordering::SeqCst);
+    /// How many streams the server allows now; what it allowed before.
+    pub(crate) fn set_allowed(&self, streams: usize) -> usize {
+        self.allowed.swap(streams, Ordering::SeqCst)
     }
 
     pub(crate) fn set_dead(&self) {

@@ -25,8 +25,6 @@ const GOAWAY: u8 = 0x7;
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
     settings: AtomicBool,
-    /// SETTINGS came that nobody has looked at.
-    new_settings: AtomicBool,
     goaway: AtomicBool,
     goaway_last: AtomicU32,
     /// Client streams are numbered upwards, so one number says which have left.
@@ -37,11 +35,6 @@ impl Passed {
     /// The server's SETTINGS came.
     pub(crate) fn settings(&self) -> bool {
         self.settings.load(Ordering::Acquire)
-    }
-
-    /// SETTINGS came since this was last asked.
-    pub(crate) fn take_new_settings(&self) -> bool {
-        self.new_settings.load(Ordering::Relaxed) && self.new_settings.swap(false, Ordering::AcqRel)
     }
 
     /// A GOAWAY came: the last stream that the server will look at.
@@ -97,10 +90,7 @@ impl<S> Tap<S> {
     fn note_read(&mut self, bytes: &[u8]) {
         let passed = &self.passed;
         self.read.push(bytes, |frame| match frame.kind {
-            SETTINGS => {
-                passed.settings.store(true, Ordering::Release);
-                passed.new_settings.store(true, Ordering::Release);
-            }
+            SETTINGS => passed.settings.store(true, Ordering::Release),
             GOAWAY => {
                 passed
                     .goaway_last
