@@ -5,12 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use http_body::Body;
-use steadfast_core::{
-    BreakerOutcome, Classification, Progress, RetryOutcome, Transport, Unprocessed,
-};
+use steadfast_core::{Progress, Transport, Unprocessed};
 use tonic::{Code, Status};
 
-use crate::outcome::{Classifier, Outcome};
+use crate::outcome::Origin;
 use crate::request::RequestBody;
 
 /// An attempt that brought no gRPC answer: no connection, or a stream that was reset or cut.
@@ -24,17 +22,6 @@ pub struct AttemptError {
     unprocessed: Option<Unprocessed>,
     http2_code: Option<u32>,
     origin: Origin,
-}
-
-/// Whose failure it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// The server's, or the way's to it.
-    Server,
-    /// Nobody's: nothing was tried, and nothing can be before then.
-    Untried { after: Duration },
-    /// This side's.
-    Own,
 }
 
 impl AttemptError {
@@ -55,7 +42,8 @@ impl AttemptError {
     ///
     /// It says nothing new about the server, so the breaker ignores it and the budget pays
     /// nothing: one refused connection told to a hundred calls is not a hundred failures. What
-    /// is retried waits for that long.
+    /// is retried waits for that long, and then for the schedule's draw, so that the hundred
+    /// don't come back together.
     #[must_use]
     pub fn untried(mut self, after: Duration) -> Self {
         self.origin = Origin::Untried { after };
@@ -143,22 +131,6 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The judgement on it, of which its origin leaves only a part to the classifier.
-    pub(crate) fn judge(&self, path: &str, classify: &Classifier) -> Classification {
-        let judged = classify.judge(&Outcome::failed(path, self));
-        match (self.origin, judged.retry) {
-            (Origin::Server, _) => judged,
-            (Origin::Own, _) => Classification::IGNORE,
-            (Origin::Untried { after }, RetryOutcome::Retry { after: asked }) => Classification {
-                retry: RetryOutcome::Untried {
-                    after: after.max(asked),
-                },
-                breaker: BreakerOutcome::Ignored,
-            },
-            (Origin::Untried { .. }, _) => judged.breaker(BreakerOutcome::Ignored),
-        }
-    }
-
     /// The server answered with this status, so it had the request.
     pub(crate) fn answered(status: Status) -> Self {
         Self::unanswered(status, Progress::MaybeProcessed)

@@ -331,7 +331,8 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
             // Both sides run the same timer; the server's reset may arrive first.
             return act;
         }
-        let judged = failure.judge(self.replay.path(), &self.client.shared.classify);
+        let outcome = Outcome::failed(self.replay.path(), &failure);
+        let judged = self.client.shared.classify.judge(&outcome);
         self.failed.push(self.attempt.report(&failure, now));
         self.last = Some(failure.status);
         match self.settle(judged, Some(now)).0 {

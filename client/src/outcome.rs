@@ -2,9 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
-use steadfast_core::{Classification, PUSHBACK_TRAILER, Progress, Pushback};
+use steadfast_core::{
+    BreakerOutcome, Classification, PUSHBACK_TRAILER, Progress, Pushback, RetryOutcome,
+};
 use tonic::{Code, Status};
 
 use crate::attempt::{Failure, core_code};
@@ -23,11 +26,43 @@ pub struct Outcome<'a> {
     pub trailers: &'a HeaderMap,
     /// How far the request got.
     pub progress: Progress,
+    origin: Origin,
+}
+
+/// Whose result it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The server's, or the way's to it.
+    Server,
+    /// Nobody's: nothing was tried, and nothing can be before then.
+    Untried { after: Duration },
+    /// This side's failure.
+    Own,
+}
+
+impl Origin {
+    /// What it leaves of a judgement.
+    fn limit(self, judged: Classification) -> Classification {
+        match (self, judged.retry) {
+            (Self::Server, _) => judged,
+            (Self::Own, _) => Classification::IGNORE,
+            (Self::Untried { after }, RetryOutcome::Retry { after: asked }) => Classification {
+                retry: RetryOutcome::Untried {
+                    after: after.max(asked),
+                },
+                breaker: BreakerOutcome::Ignored,
+            },
+            (Self::Untried { .. }, _) => judged.breaker(BreakerOutcome::Ignored),
+        }
+    }
 }
 
 impl<'a> Outcome<'a> {
     pub(crate) fn failed(path: &'a str, failure: &'a Failure) -> Self {
-        Self::of(path, &failure.status, failure.progress)
+        Self {
+            origin: failure.origin,
+            ..Self::of(path, &failure.status, failure.progress)
+        }
     }
 
     pub(crate) fn succeeded(path: &'a str, trailers: &'a HeaderMap) -> Self {
@@ -37,6 +72,7 @@ impl<'a> Outcome<'a> {
             status: None,
             trailers,
             progress: Progress::MaybeProcessed,
+            origin: Origin::Server,
         }
     }
 
@@ -49,6 +85,7 @@ impl<'a> Outcome<'a> {
             status: Some(status),
             trailers: status.metadata().as_ref(),
             progress,
+            origin: Origin::Server,
         }
     }
 
@@ -63,11 +100,25 @@ impl<'a> Outcome<'a> {
         )
     }
 
-    /// The default judgement, [`Classification::of`]: for a classifier that handles one
-    /// thing and hands on the rest.
+    /// How long nothing can be tried yet, if nothing was: the connection backs off.
+    #[must_use]
+    pub fn untried(&self) -> Option<Duration> {
+        match self.origin {
+            Origin::Untried { after } => Some(after),
+            Origin::Server | Origin::Own => None,
+        }
+    }
+
+    /// The default judgement: for a classifier that handles one thing and hands on the rest.
+    ///
+    /// [`Classification::of`] for what a server answered. Of an attempt that was not made, as
+    /// [`AttemptError::untried`](crate::AttemptError::untried) says, only whether to try again
+    /// is judged; one that failed on this side is
+    /// [not retried](crate::AttemptError::own_fault). No classifier can change that.
     #[must_use]
     pub fn default_classification(&self) -> Classification {
-        Classification::of(core_code(self.code), self.pushback())
+        let judged = Classification::of(core_code(self.code), self.pushback());
+        self.origin.limit(judged)
     }
 }
 
@@ -103,7 +154,7 @@ impl Classifier {
         Self(Some(Arc::new(classify)))
     }
 
-    /// What it answers, with the server's pushback taken into account.
+    /// What it answers, within what the server's pushback and the attempt itself allow.
     ///
     /// ```
     /// use steadfast_client::{Classification, Classifier, Outcome, Progress};
@@ -121,7 +172,10 @@ impl Classifier {
         match &self.0 {
             None if outcome.code == Code::Ok => Classification::SUCCESS,
             None => outcome.default_classification(),
-            Some(classify) => classify(outcome).with_pushback(outcome.pushback()),
+            Some(classify) => {
+                let judged = classify(outcome).with_pushback(outcome.pushback());
+                outcome.origin.limit(judged)
+            }
         }
     }
 }

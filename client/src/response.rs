@@ -251,7 +251,8 @@ impl<C: Timer> OpenCall<C> {
         if expired && failure.status.code() == Code::Cancelled {
             return self.expired(now);
         }
-        let judged = failure.judge(self.path.path(), &self.shared.classify);
+        let outcome = Outcome::failed(self.path.path(), &failure);
+        let judged = self.shared.classify.judge(&outcome);
         self.settle(judged.breaker, None);
         let mut attempts = std::mem::take(&mut self.earlier);
         attempts.push(self.attempt.report(&failure, now));
@@ -293,7 +294,10 @@ impl<C: Timer> Drop for OpenCall<C> {
 /// the process, so the first one alone is passed on.
 pub(crate) fn in_drop(work: impl FnOnce()) {
     if std::thread::panicking() {
-        let _ = catch_unwind(AssertUnwindSafe(work));
+        // Its payload's drop may panic just as well.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
+            std::mem::forget(payload);
+        }
     } else {
         work();
     }

@@ -143,7 +143,12 @@ impl<C: Timer> Shared<C> {
         let mut panic = None;
         while let Some(transition) = turn.next() {
             let told = catch_unwind(AssertUnwindSafe(|| listener(&transition)));
-            panic = panic.or(told.err());
+            match (&panic, told) {
+                (None, Err(payload)) => panic = Some(payload),
+                // Nobody to hear of it, and its drop may panic too.
+                (Some(_), Err(payload)) => std::mem::forget(payload),
+                (_, Ok(())) => {}
+            }
         }
         if let Some(panic) = panic {
             resume_unwind(panic);

@@ -18,8 +18,9 @@ pub enum RetryOutcome {
         /// The least wait that the server, or the classifier, asked for. Zero for none.
         after: Duration,
     },
-    /// Nothing was tried, such as while a connection backs off: worth an attempt, at least
-    /// `after` from now. The budget pays nothing, since the server has had nothing to bear.
+    /// Nothing was tried, such as while a connection backs off: worth an attempt, once `after`
+    /// and then the schedule's wait have passed. The budget pays nothing, since the server has
+    /// had nothing to bear.
     Untried {
         /// The least wait before an attempt can be made.
         after: Duration,

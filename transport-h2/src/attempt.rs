@@ -15,7 +15,7 @@ use http_body::{Body, Frame};
 use steadfast_client::{Address, AttemptError, Chunks, Progress, RequestBody, Timer};
 
 use crate::error::stream_error;
-use crate::live::StreamGuard;
+use crate::live::{Place, StreamGuard};
 use crate::pump::{Pump, PumpGuard};
 use crate::shared::{Shared, Waiter};
 
@@ -44,7 +44,7 @@ enum Step<C: Timer> {
 }
 
 /// Boxed, so that an attempt which finds a ready connection carries no request about.
-struct Connecting<C> {
+struct Connecting<C: Timer> {
     waiter: Waiter<C>,
     request: Request,
 }
@@ -67,7 +67,7 @@ struct Stream<C: Timer> {
 impl<C: Timer> Attempt<C> {
     pub(crate) fn new(shared: &Arc<Shared<C>>, request: http::Request<RequestBody>) -> Self {
         let mut request = Request::new(request, &shared.address);
-        let step = Step::send(shared, &mut request).unwrap_or_else(|| {
+        let step = Step::send(shared, None, &mut request).unwrap_or_else(|| {
             Step::Connecting(Box::new(Connecting {
                 waiter: Waiter::new(Arc::clone(shared)),
                 request,
@@ -92,9 +92,13 @@ impl<C: Timer> Attempt<C> {
 impl<C: Timer> Step<C> {
     /// Gives the request to h2, which queues it without waiting. `None`, and the request is
     /// whole, if there is no connection that takes streams.
-    fn send(shared: &Arc<Shared<C>>, request: &mut Request) -> Option<Self> {
+    fn send(
+        shared: &Arc<Shared<C>>,
+        place: Option<Place<C>>,
+        request: &mut Request,
+    ) -> Option<Self> {
         let empty = request.whole.as_ref().is_some_and(Chunks::is_empty);
-        let opened = match shared.open_stream(&mut request.head, empty) {
+        let opened = match shared.open_stream(place, &mut request.head, empty) {
             Ok(opened) => opened?,
             Err(error) => return Some(Self::Failed(Some(error))),
         };
@@ -147,7 +151,9 @@ impl<C: Timer> Future for Attempt<C> {
             match &mut self.step {
                 Step::Connecting(connecting) => {
                     let Connecting { waiter, request } = &mut **connecting;
-                    let sent = waiter.poll_open(cx, |shared| Step::send(shared, request));
+                    let sent = waiter.poll_open(cx, |shared, place| {
+                        Step::send(shared, Some(place), request)
+                    });
                     self.step = ready!(sent)?;
                 }
                 Step::Sent { response, stream } => {

@@ -16,11 +16,11 @@ use crate::shared::Shared;
 ///
 /// A cheap clone. When the last one is gone the connection takes no more calls, lets those
 /// under way finish, and closes.
-pub struct Channel<C> {
+pub struct Channel<C: Timer> {
     handle: Arc<Handle<C>>,
 }
 
-struct Handle<C> {
+struct Handle<C: Timer> {
     shared: Arc<Shared<C>>,
 }
 
@@ -62,7 +62,7 @@ impl<C: Timer> Transport<http::Request<RequestBody>> for Channel<C> {
     }
 }
 
-impl<C> Clone for Channel<C> {
+impl<C: Timer> Clone for Channel<C> {
     fn clone(&self) -> Self {
         Self {
             handle: Arc::clone(&self.handle),
@@ -70,13 +70,13 @@ impl<C> Clone for Channel<C> {
     }
 }
 
-impl<C> Drop for Handle<C> {
+impl<C: Timer> Drop for Handle<C> {
     fn drop(&mut self) {
         self.shared.close();
     }
 }
 
-impl<C> fmt::Debug for Channel<C> {
+impl<C: Timer> fmt::Debug for Channel<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channel")
             .field("address", &self.handle.shared.address)

@@ -1,5 +1,6 @@
 //! Keeps the one connection: does what its state machine says.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -87,7 +88,9 @@ enum DialFailure {
 }
 
 impl DialFailure {
-    fn panicked() -> Self {
+    /// The panic's payload is left alone: its drop is the user's code as well.
+    fn panicked(payload: Box<dyn Any + Send>) -> Self {
+        std::mem::forget(payload);
         Self::Dial(DialError::Connect(io::Error::other("the host panicked")))
     }
 }
@@ -182,7 +185,7 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
         if let DialStep::Dial(dial) = &mut dialing.step {
             // The host is the user's code; a panic of it is a dial that failed.
             let polled = catch_unwind(AssertUnwindSafe(|| dial.as_mut().poll(cx)));
-            match polled.unwrap_or_else(|_| Poll::Ready(Err(DialFailure::panicked()))) {
+            match polled.unwrap_or_else(|panic| Poll::Ready(Err(DialFailure::panicked(panic)))) {
                 Poll::Pending => return false,
                 Poll::Ready(Err(DialFailure::Dial(error))) => {
                     return self.on_dial_failed(ConnectError::dial(address, error));
@@ -251,7 +254,7 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
             // h2 applies SETTINGS in its own time, so it is asked and not the tap.
             let allowed = link.http2.max_concurrent_send_streams();
             if link.live.set_allowed(allowed) < allowed {
-                self.shared.wake_all();
+                self.shared.serve_waiters();
             }
             return false;
         }
@@ -283,8 +286,13 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
             if Pin::new(&mut draining.http2).poll(cx).is_ready() {
                 return false;
             }
-            if draining.until.is_none() && draining.live.usage() != Usage::Busy {
-                draining.until = Some(timer.now().saturating_add(patience));
+            match draining.live.usage() {
+                // A call may have got in as the last one left.
+                Usage::Busy => draining.until = None,
+                Usage::IdleSince(_) if draining.until.is_some() => {}
+                Usage::IdleSince(_) => {
+                    draining.until = Some(timer.now().saturating_add(patience));
+                }
             }
             true
         });
@@ -307,7 +315,9 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
                 let stream = catch_unwind(AssertUnwindSafe(|| host.dial(address)));
                 let dial: Dial<H::Stream> = match stream {
                     Ok(stream) => Box::pin(dial(stream)),
-                    Err(_) => Box::pin(std::future::ready(Err(DialFailure::panicked()))),
+                    Err(panic) => {
+                        Box::pin(std::future::ready(Err(DialFailure::panicked(panic))))
+                    }
                 };
                 self.dialing = Some(Dialing {
                     generation,
@@ -328,8 +338,9 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
     }
 
     fn on_timeout(&mut self, now: Instant) {
-        self.draining
-            .retain(|draining| draining.until.is_none_or(|until| now < until));
+        self.draining.retain(|draining| {
+            draining.live.usage() == Usage::Busy || draining.until.is_none_or(|until| now < until)
+        });
         let usage = match &self.current {
             Some(link) => link.live.usage(),
             None => Usage::Busy,

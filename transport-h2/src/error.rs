@@ -87,8 +87,10 @@ impl ConnectError {
     /// The failure of a call that comes while the connection backs off, for `after` yet.
     pub(crate) fn untried(self: &Arc<Self>, after: Duration) -> AttemptError {
         // To the millisecond, and never to zero: a text is no place for nanoseconds.
-        let millis = after.as_nanos().div_ceil(1_000_000);
-        let message = format!("{self}; not dialed again for another {millis}ms");
+        let message = match after.as_nanos().div_ceil(1_000_000) {
+            0 => self.to_string(),
+            millis => format!("{self}; not dialed again for another {millis}ms"),
+        };
         self.with_message(message).untried(after)
     }
 

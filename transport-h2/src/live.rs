@@ -122,6 +122,11 @@ impl<C: Timer> Place<C> {
         })
     }
 
+    /// Whether it is a place on this connection.
+    pub(crate) fn is_on(&self, live: &Arc<Live<C>>) -> bool {
+        Arc::ptr_eq(&self.live, live)
+    }
+
     /// The stream that has taken it.
     pub(crate) fn stream(self, id: u32) -> StreamGuard<C> {
         StreamGuard {
@@ -138,7 +143,7 @@ impl<C: Timer> Drop for Place<C> {
         // Whoever waits says so before it looks for a place, and this one looks after it left:
         // one of the two sees the other.
         if self.shared.anybody_waits() {
-            self.shared.wake_next();
+            self.shared.serve_waiters();
         }
     }
 }

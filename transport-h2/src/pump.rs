@@ -36,7 +36,20 @@ struct Link {
 /// Why a body gave no more.
 enum BodyFailure {
     Status(Status),
-    Panic(Box<dyn Any + Send>),
+    Panic(Payload),
+}
+
+/// What a panic was thrown with. It is dropped with as much care as what threw it: its own drop
+/// may panic too.
+struct Payload(Option<Box<dyn Any + Send>>);
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        let payload = self.0.take();
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(again);
+        }
+    }
 }
 
 /// Held by whoever reads the response. Dropping it stops the pump, which then resets the
@@ -57,7 +70,10 @@ impl PumpGuard {
         let failure = lock(&self.0).failure.take();
         match failure? {
             BodyFailure::Status(status) => Some(status),
-            BodyFailure::Panic(panic) => resume_unwind(panic),
+            BodyFailure::Panic(mut panic) => match panic.0.take() {
+                Some(payload) => resume_unwind(payload),
+                None => None,
+            },
         }
     }
 }
@@ -108,7 +124,7 @@ impl Pump {
             let body = Pin::new(body);
             let frame = match catch_unwind(AssertUnwindSafe(|| body.poll_frame(cx))) {
                 Ok(polled) => ready!(polled),
-                Err(panic) => return self.fail(BodyFailure::Panic(panic)),
+                Err(panic) => return self.fail(BodyFailure::Panic(Payload(Some(panic)))),
             };
             match frame {
                 Some(Ok(frame)) => {
@@ -131,7 +147,7 @@ impl Pump {
     fn drop_body(&mut self) {
         let body = self.body.take();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(body))) {
-            lock(&self.link).failure = Some(BodyFailure::Panic(panic));
+            lock(&self.link).failure = Some(BodyFailure::Panic(Payload(Some(panic))));
         }
     }
 

@@ -15,7 +15,7 @@ use crate::error::{self, ConnectError};
 use crate::live::{Live, Place, Ready, StreamGuard};
 use crate::pump::Pump;
 
-pub(crate) struct Shared<C> {
+pub(crate) struct Shared<C: Timer> {
     pub(crate) address: Address,
     pub(crate) timer: C,
     state: Mutex<State<C>>,
@@ -23,13 +23,15 @@ pub(crate) struct Shared<C> {
     waiting: AtomicBool,
 }
 
-struct State<C> {
+struct State<C: Timer> {
     status: Status<C>,
-    /// Calls that wait for a connection, by their places.
+    /// Calls that wait for a connection, or for a place on it, in the order they came.
     waiters: BTreeMap<u64, Waker>,
-    /// Calls whose wait has failed, until they look.
+    /// Those that were given a place, until they look.
+    served: BTreeMap<u64, Place<C>>,
+    /// Those whose wait has failed, until they look.
     failed: BTreeMap<u64, AttemptError>,
-    next_place: u64,
+    next_number: u64,
     /// Request bodies on their way to the driver, which sends them.
     pumps: Vec<Pump>,
     driver: Option<Waker>,
@@ -49,10 +51,10 @@ pub(crate) enum Status<C> {
     DriverGone,
 }
 
-/// A call's place among those that wait for a connection. Dropped with the call.
-pub(crate) struct Waiter<C> {
+/// A call among those that wait. Dropped with the call.
+pub(crate) struct Waiter<C: Timer> {
     shared: Arc<Shared<C>>,
-    place: Option<u64>,
+    number: Option<u64>,
 }
 
 /// What the driver finds on a visit.
@@ -64,7 +66,7 @@ pub(crate) struct Visit {
     pub(crate) pumps: Vec<Pump>,
 }
 
-impl<C> Shared<C> {
+impl<C: Timer> Shared<C> {
     pub(crate) fn new(address: Address, timer: C) -> Arc<Self> {
         Arc::new(Self {
             address,
@@ -72,8 +74,9 @@ impl<C> Shared<C> {
             state: Mutex::new(State {
                 status: Status::Waiting,
                 waiters: BTreeMap::new(),
+                served: BTreeMap::new(),
                 failed: BTreeMap::new(),
-                next_place: 0,
+                next_number: 0,
                 pumps: Vec::new(),
                 driver: None,
             }),
@@ -99,41 +102,39 @@ impl<C> Shared<C> {
         }
     }
 
-    /// The driver sets where the connection stands. Everybody who waits looks again, unless
-    /// there is nothing to do but to wait.
-    pub(crate) fn set_status(&self, status: Status<C>) {
+    /// The driver sets where the connection stands. Who waits gets a place if there are some,
+    /// and looks again if there is no use in waiting.
+    pub(crate) fn set_status(self: &Arc<Self>, status: Status<C>) {
         let mut state = self.lock();
         if matches!(state.status, Status::Closed | Status::DriverGone) {
             return;
         }
         let old = std::mem::replace(&mut state.status, status);
-        let waiters = match state.status {
-            Status::Waiting => BTreeMap::new(),
-            _ => self.take_waiters(&mut state),
+        let woken = match state.status {
+            Status::Waiting => Vec::new(),
+            Status::Ready(_) => self.give_places(&mut state),
+            _ => self.take_waiters(&mut state).into_values().collect(),
         };
         // Wakers and h2's handles run code of others: not under the lock.
         drop(state);
         drop(old);
-        waiters.into_values().for_each(Waker::wake);
+        woken.into_iter().for_each(Waker::wake);
     }
 
     /// A connection attempt failed: who waits fails with it, and waits no longer. The next
     /// attempt is not before `until`, if that is still to come.
-    pub(crate) fn set_failed(&self, error: Arc<ConnectError>, until: Option<Instant>)
-    where
-        C: Timer,
-    {
+    pub(crate) fn set_failed(self: &Arc<Self>, error: Arc<ConnectError>, until: Option<Instant>) {
         let after = self.until(until);
         let waiters = {
             let mut state = self.lock();
             let waiters = self.take_waiters(&mut state);
-            for (n, place) in waiters.keys().enumerate() {
+            for (n, number) in waiters.keys().enumerate() {
                 // One connection failed once, however many wait for it.
                 let failure = match n {
                     0 => error.attempt_error(),
                     _ => error.untried(after),
                 };
-                state.failed.insert(*place, failure);
+                state.failed.insert(*number, failure);
             }
             waiters
         };
@@ -145,10 +146,7 @@ impl<C> Shared<C> {
     }
 
     /// How long it is until then.
-    fn until(&self, until: Option<Instant>) -> Duration
-    where
-        C: Timer,
-    {
+    fn until(&self, until: Option<Instant>) -> Duration {
         until.map_or(Duration::ZERO, |until| {
             until.saturating_since(self.timer.now())
         })
@@ -159,24 +157,30 @@ impl<C> Shared<C> {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// A place for a stream is free: whoever has waited longest looks again.
-    pub(crate) fn wake_next(&self) {
-        let next = {
-            let mut state = self.lock();
-            let next = state.waiters.pop_first();
-            self.waiting
-                .store(!state.waiters.is_empty(), Ordering::SeqCst);
-            next
-        };
-        if let Some((_, waker)) = next {
-            waker.wake();
-        }
+    /// There may be free places on the connection: they go to who has waited longest.
+    pub(crate) fn serve_waiters(self: &Arc<Self>) {
+        let woken = self.give_places(&mut self.lock());
+        woken.into_iter().for_each(Waker::wake);
     }
 
-    /// There may be places for many: all who wait look again.
-    pub(crate) fn wake_all(&self) {
-        let waiters = self.take_waiters(&mut self.lock());
-        waiters.into_values().for_each(Waker::wake);
+    /// Gives every free place to a waiter, to be woken. A place is given and not just pointed
+    /// out, or a caller that never waits could take each before the queue gets to look.
+    fn give_places(self: &Arc<Self>, state: &mut State<C>) -> Vec<Waker> {
+        let mut woken = Vec::new();
+        let Status::Ready(Ready { live, .. }) = &state.status else {
+            return woken;
+        };
+        while !live.is_over()
+            && let Some(first) = state.waiters.first_entry()
+            && let Some(place) = Place::take(self, live)
+        {
+            let (number, waker) = first.remove_entry();
+            state.served.insert(number, place);
+            woken.push(waker);
+        }
+        self.waiting
+            .store(!state.waiters.is_empty(), Ordering::SeqCst);
+        woken
     }
 
     fn take_waiters(&self, state: &mut State<C>) -> BTreeMap<u64, Waker> {
@@ -198,7 +202,7 @@ impl<C> Shared<C> {
     }
 
     /// No call is sent from now on; those under way finish.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(self: &Arc<Self>) {
         self.set_status(Status::Closed);
         self.wake_driver();
     }
@@ -208,13 +212,14 @@ impl<C> Shared<C> {
 pub(crate) type Opened<C> = (ResponseFuture, SendStream<Bytes>, StreamGuard<C>);
 
 impl<C: Timer> Shared<C> {
-    /// Opens a stream on the ready connection, if it has a place. `None`, and the head is left,
-    /// if there is no connection that takes streams.
+    /// Opens a stream on the ready connection, in the place that was given or in a free one.
+    /// `None`, and the head is left, if there is none.
     ///
     /// Calls wait for a place here and not in h2, which would send what its caller has given up
     /// long since.
     pub(crate) fn open_stream(
         self: &Arc<Self>,
+        given: Option<Place<C>>,
         head: &mut Option<http::Request<()>>,
         end: bool,
     ) -> Result<Option<Opened<C>>, AttemptError> {
@@ -222,7 +227,12 @@ impl<C: Timer> Shared<C> {
         let Some(Ready { mut sender, live }) = self.ready() else {
             return Ok(None);
         };
-        let Some(place) = Place::take(self, &live) else {
+        let place = match given {
+            // It may be one of a connection that is gone.
+            Some(place) => place.is_on(&live).then_some(place),
+            None => Place::take(self, &live),
+        };
+        let Some(place) = place else {
             return Ok(None);
         };
         let Some(head) = head.take() else {
@@ -262,39 +272,51 @@ impl<C: Timer> Shared<C> {
     }
 }
 
-impl<C> Waiter<C> {
+impl<C: Timer> Waiter<C> {
     pub(crate) fn new(shared: Arc<Shared<C>>) -> Self {
         Self {
             shared,
-            place: None,
+            number: None,
         }
     }
-}
 
-impl<C: Timer> Waiter<C> {
-    /// Ready with what `open` makes of a connection that takes streams, or with why there is
-    /// none.
+    /// Ready with what `open` makes of a place on a connection, or with why there is none.
+    /// `open` answers `None` if the place's connection is gone.
     ///
     /// Waits while idle and connecting, and for a place while there are none; in transient
     /// failure fails at once with the last error, until its backoff is over.
     pub(crate) fn poll_open<T>(
         &mut self,
         cx: &mut Context<'_>,
-        open: impl FnOnce(&Arc<Shared<C>>) -> Option<T>,
+        mut open: impl FnMut(&Arc<Shared<C>>, Place<C>) -> Option<T>,
     ) -> Poll<Result<T, AttemptError>> {
-        // In the queue first, then a look: what comes free in between wakes it.
-        self.enqueue(cx.waker())?;
-        match open(&self.shared) {
-            Some(opened) => Poll::Ready(Ok(opened)),
-            None => Poll::Pending,
+        loop {
+            // In the queue first, then a look: what comes free in between is given to it.
+            self.enqueue(cx.waker())?;
+            self.shared.serve_waiters();
+            let Some(place) = self.take_place() else {
+                return Poll::Pending;
+            };
+            if let Some(opened) = open(&self.shared, place) {
+                return Poll::Ready(Ok(opened));
+            }
         }
+    }
+
+    fn take_place(&self) -> Option<Place<C>> {
+        self.shared.lock().served.remove(&self.number?)
     }
 
     /// Fails if there is no use in waiting.
     fn enqueue(&mut self, waker: &Waker) -> Result<(), AttemptError> {
         let mut state = self.shared.lock();
-        if let Some(failure) = self.place.and_then(|place| state.failed.remove(&place)) {
-            return Err(failure);
+        if let Some(number) = self.number {
+            if let Some(failure) = state.failed.remove(&number) {
+                return Err(failure);
+            }
+            if state.served.contains_key(&number) {
+                return Ok(());
+            }
         }
         match &state.status {
             Status::Failed { error, until } => {
@@ -308,11 +330,11 @@ impl<C: Timer> Waiter<C> {
             Status::Waiting | Status::Ready(_) => {}
         }
         let first = state.waiters.is_empty();
-        let place = *self.place.get_or_insert_with(|| {
-            state.next_place += 1;
-            state.next_place
+        let number = *self.number.get_or_insert_with(|| {
+            state.next_number += 1;
+            state.next_number
         });
-        let old = state.waiters.insert(place, waker.clone());
+        let old = state.waiters.insert(number, waker.clone());
         self.shared.waiting.store(true, Ordering::SeqCst);
         let driver = state.driver.clone().filter(|_| first);
         drop(state);
@@ -324,22 +346,20 @@ impl<C: Timer> Waiter<C> {
     }
 }
 
-impl<C> Drop for Waiter<C> {
+impl<C: Timer> Drop for Waiter<C> {
     fn drop(&mut self) {
-        let Some(place) = self.place else {
+        let Some(number) = self.number else {
             return;
         };
-        let old = {
-            let mut state = self.shared.lock();
-            state.failed.remove(&place);
-            let old = state.waiters.remove(&place);
-            let waiting = !state.waiters.is_empty();
-            self.shared.waiting.store(waiting, Ordering::SeqCst);
-            old
-        };
-        // Woken, it may have been for a place: that goes on to the next, who looks for itself.
-        if old.is_none() {
-            self.shared.wake_next();
-        }
+        let mut state = self.shared.lock();
+        let waker = state.waiters.remove(&number);
+        let failure = state.failed.remove(&number);
+        let place = state.served.remove(&number);
+        self.shared
+            .waiting
+            .store(!state.waiters.is_empty(), Ordering::SeqCst);
+        // A place goes on to the next, who gets it under this lock.
+        drop(state);
+        drop((waker, failure, place));
     }
 }

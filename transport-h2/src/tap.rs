@@ -1,10 +1,11 @@
 //! What passed on a connection, read off its frame heads.
 //!
 //! h2 doesn't tell three things that calls depend on: whether the server's SETTINGS came
-//! (only then does the peer speak HTTP/2), which requests left (those that did not can be
-//! sent again freely), and that a GOAWAY came while streams go on (new calls must take a new
-//! connection). All three stand in the nine bytes before each frame's payload, which this
-//! stream reads in passing. It never changes or delays a byte.
+//! (only then does the peer speak HTTP/2, and only then is it known what it allows), which
+//! requests left (those that did not can be sent again freely), and that a GOAWAY came while
+//! streams go on (new calls must take a new connection). All three stand in the nine bytes
+//! before each frame's payload, which this stream reads in passing. It never changes or delays
+//! a byte.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -116,6 +117,8 @@ struct Frame {
 struct Frames {
     /// Bytes of payload, or of the preface, still to pass.
     skip: usize,
+    /// SETTINGS whose payload is still passing: they count once all of it came.
+    settings: Option<Frame>,
     head: [u8; HEAD + 4],
     have: usize,
 }
@@ -124,6 +127,7 @@ impl Frames {
     const fn new(skip: usize) -> Self {
         Self {
             skip,
+            settings: None,
             head: [0; HEAD + 4],
             have: 0,
         }
@@ -134,6 +138,11 @@ impl Frames {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             bytes = &bytes[skipped..];
+            if self.skip == 0
+                && let Some(settings) = self.settings.take()
+            {
+                on_frame(settings);
+            }
             if bytes.is_empty() {
                 return;
             }
@@ -142,10 +151,8 @@ impl Frames {
                 && head[3] != GOAWAY
             {
                 // Almost every frame: its head in one piece, and nothing more to read.
-                if head[3] != DATA {
-                    on_frame(Frame::read(head, &[]));
-                }
-                self.skip = length(head);
+                let (frame, length) = (Frame::read(head, &[]), length(head));
+                self.pass(frame, length, &mut on_frame);
                 bytes = rest;
                 continue;
             }
@@ -157,12 +164,20 @@ impl Frames {
             // A GOAWAY's head asks for more once it is there.
             if self.have == needed && self.needed() == needed {
                 let (head, payload) = self.head[..self.have].split_at(HEAD);
-                if head[3] != DATA {
-                    on_frame(Frame::read(head, payload));
-                }
-                self.skip = length(head) - payload.len();
+                let (frame, left) = (Frame::read(head, payload), length(head) - payload.len());
                 self.have = 0;
+                self.pass(frame, left, &mut on_frame);
             }
+        }
+    }
+
+    /// A frame whose payload has `left` bytes to come.
+    fn pass(&mut self, frame: Frame, left: usize, on_frame: &mut impl FnMut(Frame)) {
+        self.skip = left;
+        match frame.kind {
+            DATA => {}
+            SETTINGS => self.settings = Some(frame),
+            _ => on_frame(frame),
         }
     }
 
@@ -315,7 +330,11 @@ mod tests {
     fn what_passed_is_told() {
         let (mut tap, passed) = Tap::new(());
         assert!(!passed.settings() && passed.goaway().is_none() && !passed.was_written(1));
-        tap.note_read(&frame(SETTINGS, 0, &[]));
+        let settings = frame(SETTINGS, 0, &[0, 3, 0, 0, 0, 1]);
+        let (last, rest) = settings.split_last().unwrap();
+        tap.note_read(rest);
+        assert!(!passed.settings(), "what they say has not come yet");
+        tap.note_read(&[*last]);
         assert!(passed.settings());
         tap.note_read(&frame(GOAWAY, 0, &[0, 0, 0, 5, 0, 0, 0, 0]));
         assert_eq!(passed.goaway(), Some(5));

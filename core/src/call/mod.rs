@@ -81,7 +81,7 @@ pub enum WaitReason {
     Backoff,
     /// The server's pushback, or a classifier's delay, longer than the schedule's draw.
     Pushback,
-    /// A connection that backs off, for longer than the schedule's draw.
+    /// A connection that backs off, and the schedule's draw after that.
     Connection,
     /// The call's deadline, while an attempt is under way.
     Deadline,
@@ -447,10 +447,12 @@ impl Call {
             });
         }
         let draw = self.policy.backoff.draw(self.attempts, random);
-        let (wait, reason) = if floor > draw {
-            (floor, reason)
-        } else {
-            (draw, WaitReason::Backoff)
+        let (wait, reason) = match () {
+            // One connection's backoff ends for all its calls in the same moment; they must
+            // not come back in the same moment.
+            () if untried && !floor.is_zero() => (floor.saturating_add(draw), reason),
+            () if floor > draw => (floor, reason),
+            () => (draw, WaitReason::Backoff),
         };
         let until = now.saturating_add(wait);
         if self.deadline.is_some_and(|deadline| until >= deadline) {

@@ -176,7 +176,7 @@ impl Model {
             Jitter::All => ceiling,
         };
         let asked = after.as_nanos() as u64;
-        let wait = draw.max(asked);
+        let wait = if untried { draw + asked } else { draw.max(asked) };
         if self.expired(now + wait) {
             let wait = Duration::from_nanos(wait);
             return self.finish(End::WaitPastDeadline { wait });
@@ -187,10 +187,10 @@ impl Model {
         self.phase = Phase::Waiting(now + wait);
         Next::Wait(Wait {
             until: Instant::from_nanos(now + wait),
-            reason: match (asked > draw, untried) {
-                (true, true) => WaitReason::Connection,
-                (true, false) => WaitReason::Pushback,
-                (false, _) => WaitReason::Backoff,
+            reason: match untried {
+                true if asked > 0 => WaitReason::Connection,
+                false if asked > draw => WaitReason::Pushback,
+                _ => WaitReason::Backoff,
             },
         })
     }

@@ -123,7 +123,7 @@ fn attempt_line(start: Instant, outcome: &Outcome<'_>, judged: Classification) -
         RetryOutcome::Success => "success".to_owned(),
         RetryOutcome::Retry { after } if after.is_zero() => "retry".to_owned(),
         RetryOutcome::Retry { after } => format!("retry after {after:?}"),
-        RetryOutcome::Untried { after } => format!("nothing was tried; retry after {after:?}"),
+        RetryOutcome::Untried { after } => format!("not tried; retry after {after:?} and more"),
         RetryOutcome::Refused => "the server refused a retry".to_owned(),
         RetryOutcome::Stop => "stop".to_owned(),
     };

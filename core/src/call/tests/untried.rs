@@ -16,13 +16,26 @@ fn it_waits_for_the_connection_and_pays_nothing() {
     let mut protection = unbroken();
     let mut call = started(policy(2), None, &mut protection);
     let next = call.handle_result(untried(400), true, at(5), &mut protection, &mut highest());
-    assert_eq!(next, wait(at(405), WaitReason::Connection));
+    assert_eq!(next, wait(at(505), WaitReason::Connection));
     assert_eq!((paid(&protection), told(&protection)), (0, (0, 0)));
-    let next = call.handle_timeout(at(405), &mut protection);
+    let next = call.handle_timeout(at(505), &mut protection);
     assert_eq!(next, Some(Next::Attempt { number: 2 }));
-    let next = call.handle_result(untried(400), true, at(406), &mut protection, &mut highest());
+    let next = call.handle_result(untried(400), true, at(506), &mut protection, &mut highest());
     assert_eq!(next, Next::Finish(End::Exhausted));
     assert_eq!(paid(&protection), 0);
+}
+
+#[test]
+fn the_calls_of_one_connection_come_back_one_after_another() {
+    let mut protection = unbroken();
+    let mut until = |random: &mut Pinned| {
+        let mut call = started(policy(2), None, &mut protection);
+        call.handle_result(untried(400), true, at(0), &mut protection, random)
+    };
+    let soonest = until(&mut lowest());
+    assert_eq!(soonest, wait(at(400), WaitReason::Connection));
+    let latest = until(&mut highest());
+    assert_eq!(latest, wait(at(500), WaitReason::Connection));
 }
 
 #[test]
@@ -32,11 +45,11 @@ fn it_goes_on_with_an_empty_budget() {
         let _ = protection.budget.on_failure();
     }
     let mut call = started(policy(2), None, &mut protection);
-    let next = call.handle_result(untried(1), true, at(0), &mut protection, &mut highest());
+    let next = call.handle_result(untried(0), true, at(0), &mut protection, &mut highest());
     assert_eq!(
         next,
         wait(at(100), WaitReason::Backoff),
-        "the schedule's draw is longer"
+        "no connection to wait for any more"
     );
 }
 
@@ -50,7 +63,7 @@ fn it_ends_where_no_wait_is_worth_it() {
 
     let mut call = started(policy(2), Some(at(400)), &mut protection);
     let next = call.handle_result(untried(400), true, at(0), &mut protection, &mut highest());
-    let wait = millis(400);
+    let wait = millis(500);
     assert_eq!(next, Next::Finish(End::WaitPastDeadline { wait }));
 
     let mut call = started(policy(2), None, &mut protection);
