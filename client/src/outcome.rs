@@ -188,3 +188,46 @@ impl fmt::Debug for Classifier {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AttemptError;
+
+    const PATH: &str = "/carts.v1.CartService/AddItem";
+
+    fn unavailable() -> AttemptError {
+        AttemptError::new(Status::unavailable("down"), Progress::NotSent)
+    }
+
+    #[test]
+    fn a_classifier_sees_the_judgement_that_counts_for_an_attempt_that_was_not_made() {
+        let after = Duration::from_millis(700);
+        let failure = unavailable().untried(after).into_failure();
+        let outcome = Outcome::failed(PATH, &failure);
+        assert_eq!(outcome.untried(), Some(after));
+        let untried = Classification {
+            retry: RetryOutcome::Untried { after },
+            breaker: BreakerOutcome::Ignored,
+        };
+        assert_eq!(outcome.default_classification(), untried);
+        assert_eq!(Classifier::default().judge(&outcome), untried);
+
+        let longer = Duration::from_secs(1);
+        let asks = Classifier::new(move |_| Classification::retry_after(longer));
+        let asked = RetryOutcome::Untried { after: longer };
+        assert_eq!(asks.judge(&outcome).retry, asked);
+        let stops = Classifier::new(|_| Classification::FAIL);
+        assert_eq!(stops.judge(&outcome), Classification::IGNORE);
+    }
+
+    #[test]
+    fn no_classifier_retries_what_failed_on_this_side() {
+        let failure = unavailable().own_fault().into_failure();
+        let outcome = Outcome::failed(PATH, &failure);
+        assert_eq!(outcome.untried(), None);
+        assert_eq!(outcome.default_classification(), Classification::IGNORE);
+        let eager = Classifier::new(|_| Classification::RETRY);
+        assert_eq!(eager.judge(&outcome), Classification::IGNORE);
+    }
+}

@@ -179,3 +179,22 @@ impl Drop for Pump {
         self.drop_body();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a panic was thrown with, and panics itself.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("again");
+        }
+    }
+
+    #[test]
+    fn a_payload_that_panics_is_nobodys_panic() {
+        drop(BodyFailure::Panic(Payload(Some(Box::new(Bomb)))));
+    }
+}
