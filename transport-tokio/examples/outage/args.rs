@@ -16,7 +16,7 @@ usage: outage [--short]
 Without --addr: a server on loopback fails in every way, twice, while calls arrive
 at a fixed rate. About 30 seconds.
 
-  --short             the same in about 5 seconds, too short for the numbers to mean much
+  --short             the same in about 8 seconds, too short for the numbers to mean much
 
 With --addr: calls a server of yours through Steadfast with its default settings, and
 prints each attempt, what it was taken for, and each change of the breaker.
