@@ -151,9 +151,8 @@ impl<C: Timer> Future for Attempt<C> {
             match &mut self.step {
                 Step::Connecting(connecting) => {
                     let Connecting { waiter, request } = &mut **connecting;
-                    let sent = waiter.poll_open(cx, |shared, place| {
-                        Step::send(shared, Some(place), request)
-                    });
+                    let sent = waiter
+                        .poll_open(cx, |shared, place| Step::send(shared, Some(place), request));
                     self.step = ready!(sent)?;
                 }
                 Step::Sent { response, stream } => {

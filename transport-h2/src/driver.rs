@@ -315,9 +315,7 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
                 let stream = catch_unwind(AssertUnwindSafe(|| host.dial(address)));
                 let dial: Dial<H::Stream> = match stream {
                     Ok(stream) => Box::pin(dial(stream)),
-                    Err(panic) => {
-                        Box::pin(std::future::ready(Err(DialFailure::panicked(panic))))
-                    }
+                    Err(panic) => Box::pin(std::future::ready(Err(DialFailure::panicked(panic)))),
                 };
                 self.dialing = Some(Dialing {
                     generation,

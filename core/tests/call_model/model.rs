@@ -176,7 +176,11 @@ impl Model {
             Jitter::All => ceiling,
         };
         let asked = after.as_nanos() as u64;
-        let wait = if untried { draw + asked } else { draw.max(asked) };
+        let wait = if untried {
+            draw + asked
+        } else {
+            draw.max(asked)
+        };
         if self.expired(now + wait) {
             let wait = Duration::from_nanos(wait);
             return self.finish(End::WaitPastDeadline { wait });
