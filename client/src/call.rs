@@ -164,11 +164,14 @@ fn poll_step<T: GrpcTransport, C: Timer>(
                 .as_mut()
                 .poll_until(wait.until, &flight.client.shared.timer, cx)
         );
-        let progress = match step.as_ref().project_ref() {
-            StepRef::Attempting { attempt } => flight.client.transport.progress(attempt),
-            StepRef::Waiting | StepRef::Holding { .. } => Progress::MaybeProcessed,
+        let (progress, obstacle) = match step.as_ref().project_ref() {
+            StepRef::Attempting { attempt } => {
+                let transport = &flight.client.transport;
+                (transport.progress(attempt), transport.obstacle(attempt))
+            }
+            StepRef::Waiting | StepRef::Holding { .. } => (Progress::MaybeProcessed, None),
         };
-        if let Some(act) = flight.on_timeout(now, progress) {
+        if let Some(act) = flight.on_timeout(now, progress, obstacle) {
             return Poll::Ready(act);
         }
     }
@@ -326,7 +329,7 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
     fn on_failure(&mut self, failure: Failure) -> Act<T, C> {
         let now = self.client.shared.timer.now();
         if failure.status.code() == Code::Cancelled
-            && let Some(act) = self.on_timeout(now, failure.progress)
+            && let Some(act) = self.on_timeout(now, failure.progress, None)
         {
             // Both sides run the same timer; the server's reset may arrive first.
             return act;
@@ -344,9 +347,14 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
         }
     }
 
-    /// Time passed, with an attempt's request that far if one is under way. `None` if nothing
-    /// is due.
-    fn on_timeout(&mut self, now: Instant, progress: Progress) -> Option<Act<T, C>> {
+    /// Time passed. If an attempt is under way, its request got that far, and was kept from
+    /// getting further by that. `None` if nothing is due.
+    fn on_timeout(
+        &mut self,
+        now: Instant,
+        progress: Progress,
+        obstacle: Option<AttemptError>,
+    ) -> Option<Act<T, C>> {
         let attempting = self.call.is_attempting();
         let shared = &self.client.shared;
         let next = shared.protect(|protection| self.call.handle_timeout(now, protection))?;
@@ -357,6 +365,9 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
             });
             let failure = Failure::unanswered(status, progress);
             self.failed.push(self.attempt.report(&failure, now));
+            if let Some(obstacle) = obstacle {
+                self.last = Some(obstacle.into_failure().status);
+            }
         }
         Some(self.follow(next, now))
     }

@@ -90,6 +90,12 @@ impl<T: GrpcTransport, C: Timer> Client<T, C> {
 }
 
 impl<T, C> Client<T, C> {
+    /// The transport that its attempts go through.
+    #[must_use]
+    pub fn transport(&self) -> &T {
+        &self.inner.transport
+    }
+
     /// The server's address.
     #[must_use]
     pub fn address(&self) -> &Address {

@@ -103,7 +103,7 @@ pub use self::address::{Address, InvalidAddress};
 pub use self::attempt::{AttemptError, GrpcTransport};
 pub use self::call::{CallFuture, CallResponse};
 pub use self::client::Client;
-pub use self::options::{CallKind, Deadline, ReplayLimit};
+pub use self::options::{CallKind, Deadline, ReplayLimit, WaitForReady};
 pub use self::outcome::{Classifier, Outcome};
 pub use self::report::{AttemptReport, CallReport, rejected};
 pub use self::request::{Chunks, RequestBody};

@@ -63,6 +63,22 @@ impl Default for ReplayLimit {
     }
 }
 
+/// A request extension, and the transport's: the call waits for a connection until its
+/// deadline, also while connecting fails, where it would otherwise fail with the last
+/// connection error.
+///
+/// For a job that has time. Give it a deadline: without one, a call to a server that never
+/// comes waits for ever.
+///
+/// ```
+/// use steadfast_client::{CallKind, WaitForReady};
+///
+/// let mut request = CallKind::Unary.mark("a message");
+/// request.extensions_mut().insert(WaitForReady);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WaitForReady;
+
 /// What one call's request asks of the client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallOptions {

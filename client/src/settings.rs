@@ -107,9 +107,9 @@ impl Settings {
     /// # Errors
     ///
     /// As [`check`](Self::check).
-    pub fn parse_with<const N: usize>(
+    pub fn parse_with(
         &self,
-        more: [(&'static str, Result<(), check::Invalid>); N],
+        more: impl IntoIterator<Item = (&'static str, Result<(), check::Invalid>)>,
     ) -> Result<Address, SettingsError> {
         let address = Address::parse(&self.addr);
         let breaker = &self.breaker;

@@ -210,6 +210,34 @@ pub fn idle_timeout(timeout: Duration) -> Result<(), Invalid> {
     positive(timeout)
 }
 
+/// How long a peer may leave a keepalive ping unanswered: longer than zero.
+///
+/// # Errors
+///
+/// [`Invalid::Zero`].
+pub fn keepalive_timeout(timeout: Duration) -> Result<(), Invalid> {
+    positive(timeout)
+}
+
+/// How much a peer may send before it is read, in bytes: 65535, which is what HTTP/2 starts
+/// with, to 2147483647, which is its most.
+///
+/// # Errors
+///
+/// [`Invalid::OutOfRange`].
+pub fn http2_window(bytes: u32) -> Result<(), Invalid> {
+    within(bytes, 65_535, (1 << 31) - 1)
+}
+
+/// What a peer's headers, or its trailers, may take, in bytes: 1 or more.
+///
+/// # Errors
+///
+/// [`Invalid::OutOfRange`].
+pub fn http2_max_header_list_size(bytes: u32) -> Result<(), Invalid> {
+    within(bytes, 1, u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,6 +258,7 @@ mod tests {
             breaker_probe_timeout,
             connect_timeout,
             idle_timeout,
+            keepalive_timeout,
         ] {
             assert_eq!(check(TINY), Ok(()));
             assert_eq!(check(Duration::MAX), Ok(()));
@@ -289,5 +318,22 @@ mod tests {
                 std::format!("must be 0.001 to 1000, not {given}")
             );
         }
+    }
+
+    #[test]
+    fn http2_has_ranges_of_its_own() {
+        for bytes in [65_535, 2_147_483_647] {
+            assert_eq!(http2_window(bytes), Ok(()));
+        }
+        for bytes in [0, 65_534, 2_147_483_648, u32::MAX] {
+            let expected = std::format!("must be 65535 to 2147483647, not {bytes}");
+            assert_eq!(text(http2_window(bytes)), expected);
+        }
+        assert_eq!(http2_max_header_list_size(1), Ok(()));
+        assert_eq!(http2_max_header_list_size(u32::MAX), Ok(()));
+        assert_eq!(
+            text(http2_max_header_list_size(0)),
+            "must be 1 or more, not 0"
+        );
     }
 }

@@ -81,6 +81,7 @@ pub mod check;
 mod classify;
 mod code;
 mod connection;
+mod keepalive;
 mod latch;
 mod pushback;
 mod random;
@@ -100,6 +101,7 @@ pub use self::code::Code;
 pub use self::connection::{
     Connection, ConnectionAction, ConnectionSettings, ConnectionState, Usage,
 };
+pub use self::keepalive::{Keepalive, KeepaliveAction, KeepaliveSettings};
 pub use self::latch::Latch;
 pub use self::pushback::{PUSHBACK_TRAILER, Pushback};
 pub use self::random::{Random, SeededRandom};

@@ -67,6 +67,14 @@ pub trait Transport<Request> {
         let _ = attempt;
         Progress::MaybeProcessed
     }
+
+    /// What keeps an attempt under way from being sent, such as the last failure to connect,
+    /// for a call whose deadline passes meanwhile. A transport that can't tell leaves it at
+    /// `None`.
+    fn obstacle(&self, attempt: Pin<&Self::Future>) -> Option<Self::Error> {
+        let _ = attempt;
+        None
+    }
 }
 
 /// Tells the time and waits for a point of it.
@@ -129,6 +137,7 @@ mod tests {
     fn a_transport_that_can_not_tell_may_have_sent_it() {
         let attempt = Plain.attempt(());
         assert_eq!(Plain.progress(Pin::new(&attempt)), Progress::MaybeProcessed);
+        assert_eq!(Plain.obstacle(Pin::new(&attempt)), None);
     }
 
     #[test]

@@ -80,6 +80,7 @@ impl Model {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Demand,
+    ConnectNow,
     Served {
         stale: bool,
     },
@@ -105,6 +106,7 @@ fn op() -> impl Strategy<Value = Op> {
     let idle_for = prop::option::of(0_u64..2 * IDLE_TIMEOUT);
     prop_oneof![
         60 => Just(Op::Demand),
+        10 => Just(Op::ConnectNow),
         30 => stale().prop_map(|stale| Op::Served { stale }),
         50 => stale().prop_map(|stale| Op::Failed { stale }),
         20 => (stale(), any::<bool>()).prop_map(|(stale, served)| Op::Lost { stale, served }),
@@ -129,6 +131,7 @@ impl Pair {
             machine: Connection::new(ConnectionSettings {
                 connect_timeout: Duration::from_nanos(CONNECT_TIMEOUT),
                 idle_timeout: Duration::from_nanos(IDLE_TIMEOUT),
+                ..ConnectionSettings::default()
             }),
             model: Model {
                 phase: Phase::Idle,
@@ -182,6 +185,14 @@ impl Pair {
                     }
                     Phase::Idle | Phase::Failed(_) => return Ok(Some(self.model.dial(self.now))),
                     _ => {}
+                }
+            }
+            Op::ConnectNow => {
+                self.machine.handle_connect_now(now);
+                if let Phase::Idle | Phase::Paced(_) | Phase::Failed(_) = self.model.phase {
+                    self.model.failures = 0;
+                    self.model.pace = self.now;
+                    return Ok(Some(self.model.dial(self.now)));
                 }
             }
             Op::Served { stale } => {

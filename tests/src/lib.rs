@@ -12,6 +12,7 @@ pub mod peer;
 pub mod raw;
 pub mod script;
 pub mod server;
+pub mod wire;
 pub mod world;
 
 use steadfast_tokio::CallKind;
@@ -21,7 +22,8 @@ pub use self::peer::Peer;
 pub use self::raw::Raw;
 pub use self::script::{Answer, Script, Seen, unavailable};
 pub use self::server::{Server, nobody};
-pub use self::world::{PipeHost, World, piped};
+pub use self::wire::{Wire, settle};
+pub use self::world::{PipeHost, World, driven, piped};
 
 /// A request that is known to be a unary call's.
 pub fn unary<M>(message: M) -> tonic::Request<M> {

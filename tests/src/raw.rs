@@ -12,9 +12,13 @@ pub const HEADERS: u8 = 0x1;
 pub const RST_STREAM: u8 = 0x3;
 /// SETTINGS.
 pub const SETTINGS: u8 = 0x4;
+/// PING.
+pub const PING: u8 = 0x6;
 /// GOAWAY.
 pub const GOAWAY: u8 = 0x7;
 
+/// The flag of an answer to SETTINGS or PING.
+pub const ACK: u8 = 0x1;
 /// The flag that ends a stream.
 pub const END_STREAM: u8 = 0x1;
 /// The flag that ends a block of headers.

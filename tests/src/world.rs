@@ -6,8 +6,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use steadfast_tokio::{
-    Address, Channel, Client, ConnectionSettings, DialError, Host, Settings, TokioClient,
-    TokioTimer, Transition, channel,
+    Address, Client, ConnectionSettings, DialError, Driver, Host, Http2Settings, Settings,
+    TokioClient, TokioTimer, Transition, channel,
 };
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
@@ -118,24 +118,40 @@ impl World {
     }
 }
 
-/// A client whose connections are pipes, seeded with 7.
+/// A client whose connections this host dials, seeded with 7.
 ///
 /// # Panics
 ///
 /// On invalid settings.
 pub fn piped(
-    host: PipeHost,
-    mut settings: Settings,
+    host: impl Host,
+    settings: Settings,
     listener: impl Fn(&Transition) + Send + Sync + 'static,
 ) -> TokioClient {
+    let (client, driver) = driven(host, settings, ConnectionSettings::default(), listener);
+    tokio::spawn(driver);
+    client
+}
+
+/// The same, with the connection kept otherwise, and its driver not running yet.
+///
+/// # Panics
+///
+/// On invalid settings.
+pub fn driven<H: Host>(
+    host: H,
+    mut settings: Settings,
+    connection: ConnectionSettings,
+    listener: impl Fn(&Transition) + Send + Sync + 'static,
+) -> (TokioClient, Driver<H, TokioTimer>) {
     const SEED: u64 = 7;
     if settings.addr.is_empty() {
         settings.addr = "carts.test:1".to_owned();
     }
     let address = settings.parse().expect("valid settings");
     let timer = TokioTimer::new();
-    let (channel, driver): (Channel<_>, _) =
-        channel(address, host, timer, ConnectionSettings::default(), SEED);
-    tokio::spawn(driver);
-    Client::with_listener(channel, timer, &settings, SEED, listener).expect("valid settings")
+    let http2 = Http2Settings::default();
+    let (channel, driver) = channel(address, host, timer, connection, http2, SEED);
+    let client = Client::with_listener(channel, timer, &settings, SEED, listener);
+    (client.expect("valid settings"), driver)
 }

@@ -6,11 +6,10 @@ use std::time::Duration;
 use steadfast_tests::carts::ListItemsRequest;
 use steadfast_tests::carts::cart_service_client::CartServiceClient;
 use steadfast_tests::peer::answer_ok;
-use steadfast_tests::{PipeHost, Raw, item, piped, raw, unary};
+use steadfast_tests::{PipeHost, Raw, driven, item, piped, raw, unary};
 use steadfast_tokio::{
-    Address, BreakerState, CallKind, CallReport, Client, ConnectError, ConnectErrorKind,
-    ConnectionSettings, DialError, Host, NeverOpen, Progress, Settings, TokioClient, TokioTimer,
-    channel,
+    Address, BreakerState, CallKind, CallReport, ConnectError, ConnectErrorKind,
+    ConnectionSettings, DialError, Host, NeverOpen, Progress, Settings, TokioClient,
 };
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -288,14 +287,8 @@ async fn an_idle_connection_is_closed_after_half_an_hour_and_dialed_again() {
 #[tokio::test(start_paused = true)]
 async fn without_its_driver_a_call_fails_at_once() {
     let (host, _connections) = PipeHost::new();
-    let timer = TokioTimer::new();
-    let settings = Settings {
-        addr: "carts.test:1".to_owned(),
-        ..settings()
-    };
-    let address = settings.parse().expect("valid");
-    let (channel, driver) = channel(address, host, timer, ConnectionSettings::default(), 1);
-    let client = Client::new(channel, timer, &settings, 1).expect("valid");
+    let settings = Settings { ..settings() };
+    let (client, driver) = driven(host, settings, ConnectionSettings::default(), |_| {});
     let waiting = call(&client);
     settle().await;
     drop(driver);
@@ -331,11 +324,7 @@ async fn a_name_that_does_not_resolve_says_so() {
         addr: "no-such-host.test:1".to_owned(),
         ..settings()
     };
-    let timer = TokioTimer::new();
-    let address = settings.parse().expect("valid");
-    let (channel, driver) = channel(address, NoNames, timer, ConnectionSettings::default(), 1);
-    tokio::spawn(driver);
-    let client = Client::new(channel, timer, &settings, 1).expect("valid");
+    let client = piped(NoNames, settings, |_| {});
     let status = call(&client)
         .await
         .expect("no panic")

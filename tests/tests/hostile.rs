@@ -10,10 +10,10 @@ use http_body::Frame;
 use steadfast_tests::carts::cart_service_client::CartServiceClient;
 use steadfast_tests::carts::{AddItemRequest, ListItemsRequest};
 use steadfast_tests::peer::answer_ok;
-use steadfast_tests::{Answer, Peer, PipeHost, Raw, World, item, piped, raw, unary};
+use steadfast_tests::{Answer, Peer, PipeHost, Raw, World, driven, item, piped, raw, unary};
 use steadfast_tokio::{
-    CallKind, CallReport, Classification, Classifier, Client, ConnectionSettings, NeverOpen,
-    Progress, Settings, TokioClient, TokioTimer, channel,
+    CallKind, CallReport, Classification, Classifier, ConnectionSettings, NeverOpen, Progress,
+    Settings, TokioClient,
 };
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -218,15 +218,9 @@ async fn empty_frames_of_one_caller_do_not_end_the_connection() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_never_reads_does_not_keep_a_closed_client() {
     let (host, mut connections) = PipeHost::new();
-    let timer = TokioTimer::new();
-    let settings = Settings {
-        addr: "carts.test:1".to_owned(),
-        ..settings()
-    };
-    let address = settings.parse().expect("valid");
-    let (channel, driver) = channel(address, host, timer, ConnectionSettings::default(), 1);
+    let settings = Settings { ..settings() };
+    let (client, driver) = driven(host, settings, ConnectionSettings::default(), |_| {});
     let driver = tokio::spawn(driver);
-    let client = Client::new(channel, timer, &settings, 1).expect("valid");
     let mut carts = CartServiceClient::new(client);
     let upload = tokio::spawn(async move {
         let mut request = unary(item(&[1; 200_000]));

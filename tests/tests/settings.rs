@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use steadfast_tokio::{BreakerSettings, RetryBudget, Settings, connect};
+use steadfast_tokio::{
+    BreakerSettings, Http2Settings, KeepaliveSettings, RetryBudget, Settings, connect,
+};
 
 #[tokio::test]
 async fn every_bad_field_is_reported_by_name_in_one_error() {
@@ -58,11 +60,22 @@ async fn the_connections_numbers_are_checked_with_the_others() {
     let connection = steadfast_tokio::ConnectionSettings {
         connect_timeout: Duration::ZERO,
         idle_timeout: Duration::ZERO,
+        keepalive: Some(KeepaliveSettings {
+            timeout: Duration::ZERO,
+            ..KeepaliveSettings::new(Duration::ZERO)
+        }),
+    };
+    let http2 = Http2Settings {
+        stream_window: 65_534,
+        connection_window: 1 << 31,
+        max_header_list_size: 0,
+        ..Http2Settings::default()
     };
     let error = steadfast_tokio::builder(Settings::default())
         .connection(connection)
+        .http2(http2)
         .connect()
-        .expect_err("neither is valid, and there is no address");
+        .expect_err("none is valid, and there is no address");
     let fields: Vec<_> = error
         .invalid()
         .iter()
@@ -73,7 +86,11 @@ async fn the_connections_numbers_are_checked_with_the_others() {
         [
             "addr",
             "connection.connect_timeout",
-            "connection.idle_timeout"
+            "connection.idle_timeout",
+            "connection.keepalive.timeout",
+            "http2.stream_window",
+            "http2.connection_window",
+            "http2.max_header_list_size",
         ]
     );
 }

@@ -8,10 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use steadfast_tests::carts::cart_service_client::CartServiceClient;
-use steadfast_tests::{PipeHost, Script, item, unary};
-use steadfast_tokio::{
-    Address, Client, ConnectionSettings, DialError, Host, Settings, TokioTimer, channel,
-};
+use steadfast_tests::{PipeHost, Script, item, piped, unary};
+use steadfast_tokio::{Address, DialError, Host, Settings, TokioClient};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -90,9 +88,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-type FragileClient = Client<steadfast_tokio::Channel<TokioTimer>, TokioTimer>;
-
-fn client(broken: usize, max_attempts: u32) -> (FragileClient, Script, Arc<AtomicUsize>) {
+fn client(broken: usize, max_attempts: u32) -> (TokioClient, Script, Arc<AtomicUsize>) {
     let script = Script::new();
     let (host, connections) = PipeHost::new();
     let incoming = UnboundedReceiverStream::new(connections).map(Ok::<_, io::Error>);
@@ -112,11 +108,7 @@ fn client(broken: usize, max_attempts: u32) -> (FragileClient, Script, Arc<Atomi
         max_attempts,
         ..Settings::default()
     };
-    let timer = TokioTimer::new();
-    let address = settings.parse().expect("valid");
-    let (channel, driver) = channel(address, host, timer, ConnectionSettings::default(), 3);
-    tokio::spawn(driver);
-    let client = Client::new(channel, timer, &settings, 3).expect("valid");
+    let client = piped(host, settings, |_| {});
     (client, script, dialed)
 }
 

@@ -12,7 +12,7 @@ use http::header::{HeaderValue, USER_AGENT};
 use http::uri::{PathAndQuery, Scheme};
 use http::{Extensions, Uri, Version};
 use http_body::{Body, Frame};
-use steadfast_client::{Address, AttemptError, Chunks, Progress, RequestBody, Timer};
+use steadfast_client::{Address, AttemptError, Chunks, Progress, RequestBody, Timer, WaitForReady};
 
 use crate::error::stream_error;
 use crate::live::{Place, StreamGuard};
@@ -56,6 +56,8 @@ struct Request {
     /// The body, if it is wholly in hand.
     whole: Option<Chunks>,
     body: RequestBody,
+    /// Waits for a connection through failures, too.
+    for_ready: bool,
 }
 
 /// What belongs to one stream as long as somebody waits for its response.
@@ -69,11 +71,19 @@ impl<C: Timer> Attempt<C> {
         let mut request = Request::new(request, &shared.address);
         let step = Step::send(shared, None, &mut request).unwrap_or_else(|| {
             Step::Connecting(Box::new(Connecting {
-                waiter: Waiter::new(Arc::clone(shared)),
+                waiter: Waiter::new(Arc::clone(shared), request.for_ready),
                 request,
             }))
         });
         Self { step }
+    }
+
+    /// Why it has not been sent yet, if that is known.
+    pub(crate) fn obstacle(&self) -> Option<AttemptError> {
+        match &self.step {
+            Step::Connecting(connecting) => connecting.waiter.obstacle(),
+            Step::Sent { .. } | Step::Failed(_) => None,
+        }
     }
 
     /// How far the request has got.
@@ -133,12 +143,14 @@ impl Request {
         parts.uri = absolute(parts.uri, address);
         parts.version = Version::HTTP_2;
         parts.headers.entry(USER_AGENT).or_insert(AGENT);
+        let for_ready = parts.extensions.get::<WaitForReady>().is_some();
         // h2 has no use for them, and would hold them until the stream ends.
         parts.extensions = Extensions::new();
         Self {
             head: Some(http::Request::from_parts(parts, ())),
             whole: body.take_whole(),
             body,
+            for_ready,
         }
     }
 }

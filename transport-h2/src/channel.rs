@@ -4,12 +4,13 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use steadfast_client::{Address, Progress, RequestBody, Timer, Transport};
+use steadfast_client::{Address, AttemptError, Progress, RequestBody, Timer, Transport};
 use steadfast_core::ConnectionSettings;
 
 use crate::attempt::{Attempt, ResponseStream};
 use crate::driver::Driver;
 use crate::host::Host;
+use crate::http2::Http2Settings;
 use crate::shared::Shared;
 
 /// A [`Transport`] over HTTP/2: attempts of many calls at once on one connection.
@@ -34,6 +35,7 @@ pub fn channel<H, C>(
     host: H,
     timer: C,
     settings: ConnectionSettings,
+    http2: Http2Settings,
     seed: u64,
 ) -> (Channel<C>, Driver<H, C>)
 where
@@ -41,7 +43,7 @@ where
     C: Timer + Clone,
 {
     let shared = Shared::new(address, timer);
-    let driver = Driver::new(host, Arc::clone(&shared), settings, seed);
+    let driver = Driver::new(host, Arc::clone(&shared), settings, http2, seed);
     let channel = Channel {
         handle: Arc::new(Handle { shared }),
     };
@@ -50,7 +52,7 @@ where
 
 impl<C: Timer> Transport<http::Request<RequestBody>> for Channel<C> {
     type Response = http::Response<ResponseStream<C>>;
-    type Error = steadfast_client::AttemptError;
+    type Error = AttemptError;
     type Future = Attempt<C>;
 
     fn attempt(&self, request: http::Request<RequestBody>) -> Attempt<C> {
@@ -59,6 +61,22 @@ impl<C: Timer> Transport<http::Request<RequestBody>> for Channel<C> {
 
     fn progress(&self, attempt: Pin<&Attempt<C>>) -> Progress {
         attempt.progress()
+    }
+
+    fn obstacle(&self, attempt: Pin<&Attempt<C>>) -> Option<AttemptError> {
+        attempt.obstacle()
+    }
+}
+
+impl<C: Timer> Channel<C> {
+    /// Dials now, unless a connection is up or on its way: a backoff is cut short, and the next
+    /// one is the first again.
+    ///
+    /// For somebody who knows more than the backoff does: a person at a button, a network that
+    /// has just come back. Calls dial by themselves. A caller in a loop undoes the backoff,
+    /// which protects the server. Nothing happens on a closed client.
+    pub fn connect_now(&self) {
+        self.handle.shared.urge();
     }
 }
 

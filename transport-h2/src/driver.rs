@@ -10,27 +10,21 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use h2::client::{Connection as Http2, SendRequest};
+use h2::client::SendRequest;
 use pin_project_lite::pin_project;
 use steadfast_client::{Instant, SeededRandom, Sleeper, Timer};
-use steadfast_core::{Connection, ConnectionAction, ConnectionSettings, ConnectionState, Usage};
+use steadfast_core::{
+    Connection, ConnectionAction, ConnectionSettings, ConnectionState, KeepaliveSettings, Usage,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::ConnectError;
 use crate::host::{DialError, Host};
-use crate::live::{Live, Ready};
+use crate::http2::Http2Settings;
+use crate::link::{Handshake, Link, handshake};
+use crate::live::Live;
 use crate::pump::Pump;
 use crate::shared::{Shared, Status};
-use crate::tap::{Passed, Tap};
-
-/// How much one stream may send before its caller reads. Large enough for a round trip of a
-/// fast network, small enough that no single reader holds much of the connection.
-const STREAM_WINDOW: u32 = 256 * 1024;
-
-/// How much all streams may: sixty-four unread ones fit before the rest would starve.
-const CONNECTION_WINDOW: u32 = 64 * STREAM_WINDOW;
-
-/// What response headers and trailers may take, uncompressed.
-const MAX_HEADER_LIST: u32 = 64 * 1024;
 
 pin_project! {
     /// Dials, keeps and closes the connection of one [`Channel`](crate::Channel).
@@ -55,31 +49,29 @@ struct Keeper<H: Host, C: Timer> {
     host: H,
     shared: Arc<Shared<C>>,
     settings: ConnectionSettings,
+    http2: Http2Settings,
     machine: Connection,
     random: SeededRandom,
     /// The attempt under way.
     dialing: Option<Dialing<H::Stream, C>>,
     /// The connection that takes new streams.
-    current: Option<Link<H::Stream, C>>,
+    current: Option<Current<H::Stream, C>>,
     /// Those that only finish the streams they have.
     draining: Vec<Draining<H::Stream, C>>,
     pumps: FuturesUnordered<Pump>,
 }
 
-struct Link<S, C> {
+struct Current<S, C> {
     generation: u64,
-    http2: Http2<Tap<S>, Bytes>,
-    live: Arc<Live<C>>,
+    link: Link<S, C>,
 }
 
 struct Draining<S, C> {
-    http2: Http2<Tap<S>, Bytes>,
-    live: Arc<Live<C>>,
+    link: Link<S, C>,
     /// When it is dropped, since its last stream is gone and the peer doesn't take our farewell.
     until: Option<Instant>,
 }
 
-type Handshake<S> = (SendRequest<Bytes>, Http2<Tap<S>, Bytes>, Arc<Passed>);
 type Dial<S> = Pin<Box<dyn Future<Output = Result<Handshake<S>, DialFailure>> + Send>>;
 
 enum DialFailure {
@@ -104,7 +96,7 @@ enum DialStep<S, C> {
     /// On the way to a byte stream and our half of the HTTP/2 handshake.
     Dial(Dial<S>),
     /// Waiting for the server's SETTINGS.
-    Settings(Box<Http2<Tap<S>, Bytes>>, Ready<C>),
+    Settings(Box<Link<S, C>>, SendRequest<Bytes>),
 }
 
 impl<H: Host, C: Timer + Clone> Driver<H, C> {
@@ -112,6 +104,7 @@ impl<H: Host, C: Timer + Clone> Driver<H, C> {
         host: H,
         shared: Arc<Shared<C>>,
         settings: ConnectionSettings,
+        http2: Http2Settings,
         seed: u64,
     ) -> Self {
         Self {
@@ -119,6 +112,7 @@ impl<H: Host, C: Timer + Clone> Driver<H, C> {
                 host,
                 shared,
                 settings,
+                http2,
                 machine: Connection::new(settings),
                 random: SeededRandom::new(seed),
                 dialing: None,
@@ -171,6 +165,8 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
         self.pumps.extend(visit.pumps);
         if visit.closed {
             self.machine.handle_close();
+        } else if visit.urged {
+            self.machine.handle_connect_now(self.shared.timer.now());
         } else if visit.wanted {
             self.machine.handle_demand(self.shared.timer.now());
         }
@@ -193,20 +189,21 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
                 Poll::Ready(Err(DialFailure::Handshake(error))) => {
                     return self.on_dial_failed(ConnectError::handshake(address, Some(error)));
                 }
-                Poll::Ready(Ok((sender, http2, passed))) => {
-                    let live = Live::new(self.shared.timer.clone(), passed);
-                    dialing.step = DialStep::Settings(Box::new(http2), Ready { sender, live });
+                Poll::Ready(Ok(handshake)) => {
+                    let timer = self.shared.timer.clone();
+                    let (link, sender) = Link::new(handshake, timer, self.settings.keepalive);
+                    dialing.step = DialStep::Settings(Box::new(link), sender);
                 }
             }
         }
-        let DialStep::Settings(http2, ready) = &mut dialing.step else {
+        let DialStep::Settings(link, _) = &mut dialing.step else {
             return false;
         };
-        match Pin::new(http2.as_mut()).poll(cx) {
+        match link.poll(cx) {
             Poll::Ready(ended) => {
                 self.on_dial_failed(ConnectError::handshake(address, ended.err()))
             }
-            Poll::Pending => ready.live.passed().settings() && self.on_served(),
+            Poll::Pending => link.is_served() && self.on_served(),
         }
     }
 
@@ -214,18 +211,17 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
         let Some(Dialing { generation, step }) = self.dialing.take() else {
             return false;
         };
-        let DialStep::Settings(http2, ready) = step else {
+        let DialStep::Settings(link, sender) = step else {
             return false;
         };
         self.machine
             .handle_served(generation, self.shared.timer.now());
-        let _ = ready.live.set_allowed(http2.max_concurrent_send_streams());
-        self.current = Some(Link {
+        let _ = link.live().set_allowed(link.allowed());
+        self.shared.set_status(Status::Ready(link.ready(sender)));
+        self.current = Some(Current {
             generation,
-            http2: *http2,
-            live: Arc::clone(&ready.live),
+            link: *link,
         });
-        self.shared.set_status(Status::Ready(ready));
         true
     }
 
@@ -246,62 +242,72 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
 
     /// Whether the connection is lost to new calls.
     fn poll_current(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(link) = &mut self.current else {
+        let Some(Current { generation, link }) = &mut self.current else {
             return false;
         };
-        let ended = Pin::new(&mut link.http2).poll(cx).is_ready();
-        if !ended && !link.live.is_over() {
-            // h2 applies SETTINGS in its own time, so it is asked and not the tap.
-            let allowed = link.http2.max_concurrent_send_streams();
-            if link.live.set_allowed(allowed) < allowed {
+        let ended = link.poll(cx).is_ready();
+        let live = link.live();
+        if !ended && !live.is_over() {
+            let allowed = link.allowed();
+            if live.set_allowed(allowed) < allowed {
                 self.shared.serve_waiters();
             }
             return false;
         }
-        link.live.set_dead();
-        let served = link.live.served();
+        live.set_dead();
         self.machine
-            .handle_lost(link.generation, served, &mut self.random);
+            .handle_lost(*generation, live.served(), &mut self.random);
         self.retire(ended);
         true
     }
 
     /// The current connection takes no more streams; those it has finish.
     fn retire(&mut self, ended: bool) {
-        if let Some(link) = self.current.take()
-            && !ended
-        {
-            self.draining.push(Draining {
-                http2: link.http2,
-                live: link.live,
-                until: None,
-            });
+        if let Some(Current { link, .. }) = self.current.take() {
+            self.heed(link.live());
+            if !ended {
+                self.draining.push(Draining { link, until: None });
+            }
         }
         self.shared.set_status(Status::Waiting);
     }
 
+    /// A server that is pinged too often has the next connections pinged half as often.
+    fn heed(&mut self, live: &Live<C>) {
+        if live.passed().take_too_many_pings() {
+            let keepalive = &mut self.settings.keepalive;
+            *keepalive = keepalive.map(KeepaliveSettings::backed_off);
+        }
+    }
+
     fn poll_draining(&mut self, cx: &mut Context<'_>) {
-        let (timer, patience) = (&self.shared.timer, self.settings.connect_timeout);
-        self.draining.retain_mut(|draining| {
-            if Pin::new(&mut draining.http2).poll(cx).is_ready() {
-                return false;
+        for mut draining in std::mem::take(&mut self.draining) {
+            let ended = draining.link.poll(cx).is_ready();
+            self.heed(draining.link.live());
+            if ended {
+                continue;
             }
-            match draining.live.usage() {
+            match draining.link.live().usage() {
                 // A call may have got in as the last one left.
                 Usage::Busy => draining.until = None,
                 Usage::IdleSince(_) if draining.until.is_some() => {}
                 Usage::IdleSince(_) => {
-                    draining.until = Some(timer.now().saturating_add(patience));
+                    let now = self.shared.timer.now();
+                    draining.until = Some(now.saturating_add(self.settings.connect_timeout));
                 }
             }
-            true
-        });
+            self.draining.push(draining);
+        }
     }
 
     /// When time itself is the next event.
     fn next_timeout(&self) -> Option<Instant> {
-        let draining = self.draining.iter().filter_map(|draining| draining.until);
-        draining.chain(self.machine.poll_timeout()).min()
+        let current = self.current.iter().map(|current| &current.link);
+        let draining = self.draining.iter().map(|draining| &draining.link);
+        let pings = current.chain(draining).filter_map(Link::next_timeout);
+        let farewells = self.draining.iter().filter_map(|draining| draining.until);
+        let machine = self.machine.poll_timeout();
+        pings.chain(farewells).chain(machine).min()
     }
 
     /// Does what the machine asks for; whether it asked for anything.
@@ -314,7 +320,7 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
                 let (host, address) = (&self.host, &self.shared.address);
                 let stream = catch_unwind(AssertUnwindSafe(|| host.dial(address)));
                 let dial: Dial<H::Stream> = match stream {
-                    Ok(stream) => Box::pin(dial(stream)),
+                    Ok(stream) => Box::pin(dial(stream, self.http2)),
                     Err(panic) => Box::pin(std::future::ready(Err(DialFailure::panicked(panic)))),
                 };
                 self.dialing = Some(Dialing {
@@ -337,10 +343,11 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
 
     fn on_timeout(&mut self, now: Instant) {
         self.draining.retain(|draining| {
-            draining.live.usage() == Usage::Busy || draining.until.is_none_or(|until| now < until)
+            draining.link.live().usage() == Usage::Busy
+                || draining.until.is_none_or(|until| now < until)
         });
         let usage = match &self.current {
-            Some(link) => link.live.usage(),
+            Some(Current { link, .. }) => link.live().usage(),
             None => Usage::Busy,
         };
         self.machine.handle_timeout(now, usage, &mut self.random);
@@ -360,22 +367,15 @@ impl<H: Host, C: Timer + Clone> Keeper<H, C> {
 /// A byte stream, and our half of the HTTP/2 handshake on it.
 async fn dial<S>(
     stream: impl Future<Output = Result<S, DialError>>,
+    http2: Http2Settings,
 ) -> Result<Handshake<S>, DialFailure>
 where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (tap, passed) = Tap::new(stream.await.map_err(DialFailure::Dial)?);
-    let (sender, http2) = h2::client::Builder::new()
-        .enable_push(false)
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(MAX_HEADER_LIST)
-        // Frames that arrive late for streams whose callers left are no attack.
-        .max_local_error_reset_streams(None)
-        .handshake(tap)
+    let stream = stream.await.map_err(DialFailure::Dial)?;
+    handshake(stream, &http2)
         .await
-        .map_err(DialFailure::Handshake)?;
-    Ok((sender, http2, passed))
+        .map_err(DialFailure::Handshake)
 }
 
 impl<H: Host, C: Timer> Drop for Keeper<H, C> {
@@ -393,3 +393,6 @@ impl<H: Host, C: Timer> fmt::Debug for Driver<H, C> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -167,6 +167,8 @@ pub(crate) struct StreamFacts {
     pub(crate) written: bool,
     /// A GOAWAY said that the server will not look at it.
     pub(crate) above_goaway: bool,
+    /// The connection was given up, since a ping had no answer for so long.
+    pub(crate) silent: Option<Duration>,
 }
 
 impl StreamFacts {
@@ -203,7 +205,13 @@ pub(crate) fn stream_error(
         _ => Code::Unavailable,
     };
     let code = tonic::Code::from_i32(code as i32);
-    let mut status = Status::new(code, describe(address, &error));
+    let message = match facts.silent {
+        Some(timeout) => format!(
+            "the connection to {address} was lost: a keepalive ping had no answer within {timeout:?}"
+        ),
+        None => describe(address, &error),
+    };
+    let mut status = Status::new(code, message);
     status.set_source(Arc::new(error));
     let mut failure = AttemptError::new(status, progress);
     failure = match progress {

@@ -20,6 +20,8 @@ mod channel;
 mod driver;
 mod error;
 mod host;
+mod http2;
+mod link;
 mod live;
 mod pump;
 mod shared;
@@ -30,5 +32,6 @@ pub use self::channel::{Channel, channel};
 pub use self::driver::Driver;
 pub use self::error::{ConnectError, ConnectErrorKind};
 pub use self::host::{DialError, Host};
+pub use self::http2::Http2Settings;
 
-pub use steadfast_core::ConnectionSettings;
+pub use steadfast_core::{ConnectionSettings, KeepaliveSettings};

@@ -1,7 +1,8 @@
 //! One ready connection, as its streams see it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
@@ -39,6 +40,8 @@ pub(crate) struct Live<C> {
     /// How many the server allows at once.
     allowed: AtomicUsize,
     idle_since: AtomicU64,
+    /// A ping had no answer for so long.
+    silent: OnceLock<Duration>,
 }
 
 impl<C: Timer> Live<C> {
@@ -52,6 +55,7 @@ impl<C: Timer> Live<C> {
             streams: AtomicUsize::new(0),
             allowed: AtomicUsize::new(0),
             idle_since: AtomicU64::new(now),
+            silent: OnceLock::new(),
         })
     }
 
@@ -89,6 +93,11 @@ impl<C> Live<C> {
     /// How many streams the server allows now; what it allowed before.
     pub(crate) fn set_allowed(&self, streams: usize) -> usize {
         self.allowed.swap(streams, Ordering::SeqCst)
+    }
+
+    /// The peer has left a ping unanswered for so long, and the connection is given up.
+    pub(crate) fn set_silent(&self, timeout: Duration) {
+        let _ = self.silent.set(timeout);
     }
 
     pub(crate) fn set_dead(&self) {
@@ -171,6 +180,7 @@ impl<C: Timer> StreamGuard<C> {
             answered: self.answered,
             written: passed.was_written(self.id),
             above_goaway: passed.goaway().is_some_and(|last| self.id > last),
+            silent: self.place.live.silent.get().copied(),
         }
     }
 

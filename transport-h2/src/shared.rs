@@ -25,8 +25,12 @@ pub(crate) struct Shared<C: Timer> {
 
 struct State<C: Timer> {
     status: Status<C>,
+    /// The last failure to connect, until a connection is up.
+    obstacle: Option<Arc<ConnectError>>,
+    /// Somebody wants a connection now.
+    urged: bool,
     /// Calls that wait for a connection, or for a place on it, in the order they came.
-    waiters: BTreeMap<u64, Waker>,
+    waiters: BTreeMap<u64, Waiting>,
     /// Those that were given a place, until they look.
     served: BTreeMap<u64, Place<C>>,
     /// Those whose wait has failed, until they look.
@@ -35,6 +39,13 @@ struct State<C: Timer> {
     /// Request bodies on their way to the driver, which sends them.
     pumps: Vec<Pump>,
     driver: Option<Waker>,
+}
+
+/// One call that waits.
+struct Waiting {
+    waker: Waker,
+    /// Through failures, too.
+    for_ready: bool,
 }
 
 /// Where the connection stands, for a call that wants one.
@@ -55,12 +66,16 @@ pub(crate) enum Status<C> {
 pub(crate) struct Waiter<C: Timer> {
     shared: Arc<Shared<C>>,
     number: Option<u64>,
+    /// Whether it waits through failures, too.
+    for_ready: bool,
 }
 
 /// What the driver finds on a visit.
 pub(crate) struct Visit {
     /// The client is closed.
     pub(crate) closed: bool,
+    /// Somebody wants a connection now.
+    pub(crate) urged: bool,
     /// Somebody waits for a connection.
     pub(crate) wanted: bool,
     pub(crate) pumps: Vec<Pump>,
@@ -73,6 +88,8 @@ impl<C: Timer> Shared<C> {
             timer,
             state: Mutex::new(State {
                 status: Status::Waiting,
+                obstacle: None,
+                urged: false,
                 waiters: BTreeMap::new(),
                 served: BTreeMap::new(),
                 failed: BTreeMap::new(),
@@ -97,6 +114,7 @@ impl<C: Timer> Shared<C> {
         }
         Visit {
             closed: matches!(state.status, Status::Closed),
+            urged: std::mem::take(&mut state.urged),
             wanted: !state.waiters.is_empty(),
             pumps: std::mem::take(&mut state.pumps),
         }
@@ -111,9 +129,15 @@ impl<C: Timer> Shared<C> {
         }
         let old = std::mem::replace(&mut state.status, status);
         let woken = match state.status {
-            Status::Waiting => Vec::new(),
-            Status::Ready(_) => self.give_places(&mut state),
-            _ => self.take_waiters(&mut state).into_values().collect(),
+            Status::Waiting | Status::Failed { .. } => Vec::new(),
+            Status::Ready(_) => {
+                state.obstacle = None;
+                self.give_places(&mut state)
+            }
+            Status::Closed | Status::DriverGone => {
+                let waiters = self.take_waiters(&mut state, |_| true);
+                waiters.into_values().map(|waiting| waiting.waker).collect()
+            }
         };
         // Wakers and h2's handles run code of others: not under the lock.
         drop(state);
@@ -121,14 +145,16 @@ impl<C: Timer> Shared<C> {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// A connection attempt failed: who waits fails with it, and waits no longer. The next
-    /// attempt is not before `until`, if that is still to come.
+    /// A connection attempt failed: who waits fails with it, and waits no longer, but for those
+    /// who wait until it is ready. The next attempt is not before `until`, if that is still to
+    /// come.
     pub(crate) fn set_failed(self: &Arc<Self>, error: Arc<ConnectError>, until: Option<Instant>) {
         let after = self.until(until);
-        let waiters = {
+        let failed = {
             let mut state = self.lock();
-            let waiters = self.take_waiters(&mut state);
-            for (n, number) in waiters.keys().enumerate() {
+            state.obstacle = Some(Arc::clone(&error));
+            let failed = self.take_waiters(&mut state, |waiting| !waiting.for_ready);
+            for (n, number) in failed.keys().enumerate() {
                 // One connection failed once, however many wait for it.
                 let failure = match n {
                     0 => error.attempt_error(),
@@ -136,13 +162,15 @@ impl<C: Timer> Shared<C> {
                 };
                 state.failed.insert(*number, failure);
             }
-            waiters
+            failed
         };
         self.set_status(match until {
             Some(until) => Status::Failed { error, until },
             None => Status::Waiting,
         });
-        waiters.into_values().for_each(Waker::wake);
+        failed
+            .into_values()
+            .for_each(|waiting| waiting.waker.wake());
     }
 
     /// How long it is until then.
@@ -174,18 +202,26 @@ impl<C: Timer> Shared<C> {
             && let Some(first) = state.waiters.first_entry()
             && let Some(place) = Place::take(self, live)
         {
-            let (number, waker) = first.remove_entry();
+            let (number, waiting) = first.remove_entry();
             state.served.insert(number, place);
-            woken.push(waker);
+            woken.push(waiting.waker);
         }
         self.waiting
             .store(!state.waiters.is_empty(), Ordering::SeqCst);
         woken
     }
 
-    fn take_waiters(&self, state: &mut State<C>) -> BTreeMap<u64, Waker> {
-        self.waiting.store(false, Ordering::SeqCst);
-        std::mem::take(&mut state.waiters)
+    fn take_waiters(
+        &self,
+        state: &mut State<C>,
+        which: impl Fn(&Waiting) -> bool,
+    ) -> BTreeMap<u64, Waiting> {
+        let waiters = std::mem::take(&mut state.waiters);
+        let (taken, left) = waiters.into_iter().partition(|(_, waiting)| which(waiting));
+        state.waiters = left;
+        self.waiting
+            .store(!state.waiters.is_empty(), Ordering::SeqCst);
+        taken
     }
 
     /// Hands a request body to the driver.
@@ -199,6 +235,18 @@ impl<C: Timer> Shared<C> {
         if let Some(driver) = driver {
             driver.wake();
         }
+    }
+
+    /// Asks for a connection now.
+    pub(crate) fn urge(&self) {
+        self.lock().urged = true;
+        self.wake_driver();
+    }
+
+    /// Why there is no connection, if that is known.
+    pub(crate) fn obstacle(&self) -> Option<AttemptError> {
+        let obstacle = self.lock().obstacle.clone();
+        obstacle.map(|error| error.attempt_error())
     }
 
     /// No call is sent from now on; those under way finish.
@@ -273,18 +321,25 @@ impl<C: Timer> Shared<C> {
 }
 
 impl<C: Timer> Waiter<C> {
-    pub(crate) fn new(shared: Arc<Shared<C>>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<C>>, for_ready: bool) -> Self {
         Self {
             shared,
             number: None,
+            for_ready,
         }
+    }
+
+    /// What it waits for.
+    pub(crate) fn obstacle(&self) -> Option<AttemptError> {
+        self.shared.obstacle()
     }
 
     /// Ready with what `open` makes of a place on a connection, or with why there is none.
     /// `open` answers `None` if the place's connection is gone.
     ///
     /// Waits while idle and connecting, and for a place while there are none; in transient
-    /// failure fails at once with the last error, until its backoff is over.
+    /// failure fails at once with the last error, until its backoff is over, unless it waits
+    /// for ready.
     pub(crate) fn poll_open<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -319,7 +374,7 @@ impl<C: Timer> Waiter<C> {
             }
         }
         match &state.status {
-            Status::Failed { error, until } => {
+            Status::Failed { error, until } if !self.for_ready => {
                 let after = self.shared.until(Some(*until));
                 if !after.is_zero() {
                     return Err(error.untried(after));
@@ -327,14 +382,18 @@ impl<C: Timer> Waiter<C> {
             }
             Status::Closed => return Err(error::closed()),
             Status::DriverGone => return Err(error::driver_gone(&self.shared.address)),
-            Status::Waiting | Status::Ready(_) => {}
+            Status::Waiting | Status::Ready(_) | Status::Failed { .. } => {}
         }
         let first = state.waiters.is_empty();
         let number = *self.number.get_or_insert_with(|| {
             state.next_number += 1;
             state.next_number
         });
-        let old = state.waiters.insert(number, waker.clone());
+        let waiting = Waiting {
+            waker: waker.clone(),
+            for_ready: self.for_ready,
+        };
+        let old = state.waiters.insert(number, waiting);
         self.shared.waiting.store(true, Ordering::SeqCst);
         let driver = state.driver.clone().filter(|_| first);
         drop(state);
@@ -352,7 +411,7 @@ impl<C: Timer> Drop for Waiter<C> {
             return;
         };
         let mut state = self.shared.lock();
-        let waker = state.waiters.remove(&number);
+        let waiting = state.waiters.remove(&number);
         let failure = state.failed.remove(&number);
         let place = state.served.remove(&number);
         self.shared
@@ -360,6 +419,6 @@ impl<C: Timer> Drop for Waiter<C> {
             .store(!state.waiters.is_empty(), Ordering::SeqCst);
         // A place goes on to the next, who gets it under this lock.
         drop(state);
-        drop((waker, failure, place));
+        drop((waiting, failure, place));
     }
 }

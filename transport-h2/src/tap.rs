@@ -22,17 +22,35 @@ const HEADERS: u8 = 0x1;
 const SETTINGS: u8 = 0x4;
 const GOAWAY: u8 = 0x7;
 
+/// What ENHANCE_YOUR_CALM and gRPC's debug data for too frequent pings are in a GOAWAY.
+const TOO_MANY_PINGS: [u8; 18] = *b"\0\0\0\x0btoo_many_pings";
+/// How much of a GOAWAY is looked at: its last stream, and that.
+const GOAWAY_LOOK: usize = 4 + TOO_MANY_PINGS.len();
+
 /// What has passed so far.
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
+    /// Anything came since somebody asked.
+    read: AtomicBool,
     settings: AtomicBool,
     goaway: AtomicBool,
     goaway_last: AtomicU32,
+    too_many_pings: AtomicBool,
     /// Client streams are numbered upwards, so one number says which have left.
     last_written: AtomicU32,
 }
 
 impl Passed {
+    /// Whether anything came since this was last asked.
+    pub(crate) fn take_read(&self) -> bool {
+        self.read.swap(false, Ordering::AcqRel)
+    }
+
+    /// A GOAWAY said that we ping too often (gRFC A8); told once.
+    pub(crate) fn take_too_many_pings(&self) -> bool {
+        self.too_many_pings.swap(false, Ordering::AcqRel)
+    }
+
     /// The server's SETTINGS came.
     pub(crate) fn settings(&self) -> bool {
         self.settings.load(Ordering::Acquire)
@@ -79,7 +97,7 @@ impl<S> Tap<S> {
 
     fn note_written(&mut self, bytes: &[u8]) {
         let passed = &self.passed;
-        self.written.push(bytes, |frame| {
+        self.written.push(bytes, |frame, _| {
             if frame.kind == HEADERS {
                 passed
                     .last_written
@@ -90,25 +108,28 @@ impl<S> Tap<S> {
 
     fn note_read(&mut self, bytes: &[u8]) {
         let passed = &self.passed;
-        self.read.push(bytes, |frame| match frame.kind {
+        passed.read.store(true, Ordering::Release);
+        self.read.push(bytes, |frame, payload| match frame.kind {
             SETTINGS => passed.settings.store(true, Ordering::Release),
             GOAWAY => {
-                passed
-                    .goaway_last
-                    .store(frame.first_word, Ordering::Release);
+                let last = word(payload);
+                passed.goaway_last.store(last, Ordering::Release);
                 passed.goaway.store(true, Ordering::Release);
+                if frame.length == GOAWAY_LOOK && payload.ends_with(&TOO_MANY_PINGS) {
+                    passed.too_many_pings.store(true, Ordering::Release);
+                }
             }
             _ => {}
         });
     }
 }
 
-/// One frame's head, and of a GOAWAY the first four bytes of its payload, if it has them.
+/// One frame's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
+    length: usize,
     kind: u8,
     stream: u32,
-    first_word: u32,
 }
 
 /// Finds the frames in a stream of bytes that comes in pieces; DATA, which says nothing that
@@ -119,7 +140,7 @@ struct Frames {
     skip: usize,
     /// SETTINGS whose payload is still passing: they count once all of it came.
     settings: Option<Frame>,
-    head: [u8; HEAD + 4],
+    head: [u8; HEAD + GOAWAY_LOOK],
     have: usize,
 }
 
@@ -128,12 +149,12 @@ impl Frames {
         Self {
             skip,
             settings: None,
-            head: [0; HEAD + 4],
+            head: [0; HEAD + GOAWAY_LOOK],
             have: 0,
         }
     }
 
-    fn push(&mut self, mut bytes: &[u8], mut on_frame: impl FnMut(Frame)) {
+    fn push(&mut self, mut bytes: &[u8], mut on_frame: impl FnMut(Frame, &[u8])) {
         loop {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
@@ -141,7 +162,7 @@ impl Frames {
             if self.skip == 0
                 && let Some(settings) = self.settings.take()
             {
-                on_frame(settings);
+                on_frame(settings, &[]);
             }
             if bytes.is_empty() {
                 return;
@@ -151,8 +172,7 @@ impl Frames {
                 && head[3] != GOAWAY
             {
                 // Almost every frame: its head in one piece, and nothing more to read.
-                let (frame, length) = (Frame::read(head, &[]), length(head));
-                self.pass(frame, length, &mut on_frame);
+                self.pass(Frame::read(head), &[], &mut on_frame);
                 bytes = rest;
                 continue;
             }
@@ -163,27 +183,27 @@ impl Frames {
             bytes = &bytes[taken..];
             // A GOAWAY's head asks for more once it is there.
             if self.have == needed && self.needed() == needed {
-                let (head, payload) = self.head[..self.have].split_at(HEAD);
-                let (frame, left) = (Frame::read(head, payload), length(head) - payload.len());
-                self.have = 0;
-                self.pass(frame, left, &mut on_frame);
+                let have = std::mem::take(&mut self.have);
+                let seen = self.head;
+                let (head, payload) = seen.split_first_chunk::<HEAD>().expect("it is longer");
+                self.pass(Frame::read(head), &payload[..have - HEAD], &mut on_frame);
             }
         }
     }
 
-    /// A frame whose payload has `left` bytes to come.
-    fn pass(&mut self, frame: Frame, left: usize, on_frame: &mut impl FnMut(Frame)) {
-        self.skip = left;
+    /// A frame, of whose payload this much has come.
+    fn pass(&mut self, frame: Frame, payload: &[u8], on_frame: &mut impl FnMut(Frame, &[u8])) {
+        self.skip = frame.length - payload.len();
         match frame.kind {
             DATA => {}
             SETTINGS => self.settings = Some(frame),
-            _ => on_frame(frame),
+            _ => on_frame(frame, payload),
         }
     }
 
     fn needed(&self) -> usize {
         if self.have >= HEAD && self.head[3] == GOAWAY {
-            HEAD + length(&self.head).min(4)
+            HEAD + length(&self.head).min(GOAWAY_LOOK)
         } else {
             HEAD
         }
@@ -195,19 +215,18 @@ fn length(head: &[u8]) -> usize {
     u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize
 }
 
+/// A stream's number, if it is there. The highest bit is reserved, and to be ignored.
+fn word(bytes: &[u8]) -> u32 {
+    let word = bytes.first_chunk();
+    word.map_or(0, |word| u32::from_be_bytes(*word)) & 0x7fff_ffff
+}
+
 impl Frame {
-    fn read(head: &[u8], payload: &[u8]) -> Self {
-        /// The highest bit is reserved, and to be ignored.
-        fn word(bytes: &[u8]) -> u32 {
-            bytes
-                .first_chunk()
-                .map_or(0, |word| u32::from_be_bytes(*word))
-                & 0x7fff_ffff
-        }
+    fn read(head: &[u8; HEAD]) -> Self {
         Self {
+            length: length(head),
             kind: head[3],
-            stream: word(&head[5..HEAD]),
-            first_word: word(payload),
+            stream: word(&head[5..]),
         }
     }
 }
@@ -280,8 +299,8 @@ mod tests {
         let mut seen = Vec::new();
         let mut frames = Frames::new(skip);
         for piece in bytes.chunks(size) {
-            frames.push(piece, |frame| {
-                seen.push((frame.kind, frame.stream, frame.first_word))
+            frames.push(piece, |frame, payload| {
+                seen.push((frame.kind, frame.stream, word(payload)));
             });
         }
         seen
@@ -341,5 +360,23 @@ mod tests {
         tap.note_written(&[b'x'; PREFACE]);
         tap.note_written(&frame(HEADERS, 3, &[1]));
         assert!(passed.was_written(1) && passed.was_written(3) && !passed.was_written(5));
+    }
+
+    #[test]
+    fn only_gprcs_own_words_say_that_we_ping_too_often() {
+        let says = |code: u8, debug: &[u8]| {
+            let (mut tap, passed) = Tap::new(());
+            let payload = [&[0, 0, 0, 5, 0, 0, 0, code], debug].concat();
+            for byte in frame(GOAWAY, 0, &payload) {
+                tap.note_read(&[byte]);
+            }
+            assert_eq!(passed.goaway(), Some(5));
+            passed.take_too_many_pings()
+        };
+        assert!(says(11, b"too_many_pings"));
+        assert!(!says(11, b"too_many_pingsx"));
+        assert!(!says(11, b"too_many_ping"));
+        assert!(!says(11, b""));
+        assert!(!says(0, b"too_many_pings"));
     }
 }

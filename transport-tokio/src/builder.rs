@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use steadfast_client::{Client, Settings, SettingsError, Transition, check};
-use steadfast_h2::{Channel, ConnectionSettings, channel};
+use steadfast_client::{Client, Settings, SettingsError, Transition};
+use steadfast_h2::{Channel, ConnectionSettings, Http2Settings, channel};
 
 use crate::host::TokioHost;
 use crate::timer::TokioTimer;
@@ -34,6 +34,7 @@ pub fn builder(settings: Settings) -> Builder {
     Builder {
         settings,
         connection: ConnectionSettings::default(),
+        http2: Http2Settings::default(),
         seed: None,
         listener: None,
     }
@@ -46,14 +47,22 @@ type Listener = Arc<dyn Fn(&Transition) + Send + Sync>;
 pub struct Builder {
     settings: Settings,
     connection: ConnectionSettings,
+    http2: Http2Settings,
     seed: Option<u64>,
     listener: Option<Listener>,
 }
 
 impl Builder {
-    /// How the connection is kept. Default: 20 s to connect, closed after 30 idle minutes.
+    /// How the connection is kept. Default: 20 s to connect, closed after 30 idle minutes, no
+    /// keepalive pings.
     pub fn connection(mut self, connection: ConnectionSettings) -> Self {
         self.connection = connection;
+        self
+    }
+
+    /// HTTP/2's own limits: windows, header sizes, what is kept for streams that were reset.
+    pub fn http2(mut self, http2: Http2Settings) -> Self {
+        self.http2 = http2;
         self
     }
 
@@ -80,20 +89,16 @@ impl Builder {
     ///
     /// As [`connect`].
     pub fn connect(self) -> Result<TokioClient, SettingsError> {
-        let ConnectionSettings {
-            connect_timeout,
-            idle_timeout,
-        } = self.connection;
-        let address = self.settings.parse_with([
-            (
-                "connection.connect_timeout",
-                check::connect_timeout(connect_timeout),
-            ),
-            ("connection.idle_timeout", check::idle_timeout(idle_timeout)),
-        ])?;
+        let more = self
+            .connection
+            .check()
+            .into_iter()
+            .chain(self.http2.check());
+        let address = self.settings.parse_with(more)?;
         let timer = TokioTimer::new();
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
-        let (channel, driver) = channel(address, TokioHost, timer, self.connection, seed);
+        let (channel, driver) =
+            channel(address, TokioHost, timer, self.connection, self.http2, seed);
         tokio::spawn(driver);
         match self.listener {
             None => Client::new(channel, timer, &self.settings, seed),
@@ -110,6 +115,7 @@ impl std::fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("settings", &self.settings)
             .field("connection", &self.connection)
+            .field("http2", &self.http2)
             .field("seed", &self.seed)
             .finish_non_exhaustive()
     }

@@ -26,6 +26,8 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
+use crate::check::{self, Invalid};
+use crate::keepalive::KeepaliveSettings;
 use crate::latch::Latch;
 use crate::random::{Random, uniform};
 use crate::time::Instant;
@@ -41,6 +43,8 @@ pub struct ConnectionSettings {
     /// How long a connection without a stream is kept. Default 30 minutes, positive; zero is
     /// taken as one nanosecond.
     pub idle_timeout: Duration,
+    /// Pings on a quiet connection. Default none.
+    pub keepalive: Option<KeepaliveSettings>,
 }
 
 impl Default for ConnectionSettings {
@@ -48,7 +52,33 @@ impl Default for ConnectionSettings {
         Self {
             connect_timeout: Duration::from_secs(20),
             idle_timeout: Duration::from_secs(30 * 60),
+            keepalive: None,
         }
+    }
+}
+
+impl ConnectionSettings {
+    /// Each number's name and what is wrong with it, if anything.
+    ///
+    /// # Errors
+    ///
+    /// Beside each name.
+    pub fn check(&self) -> [(&'static str, Result<(), Invalid>); 3] {
+        let pings = self.keepalive;
+        [
+            (
+                "connection.connect_timeout",
+                check::connect_timeout(self.connect_timeout),
+            ),
+            (
+                "connection.idle_timeout",
+                check::idle_timeout(self.idle_timeout),
+            ),
+            (
+                "connection.keepalive.timeout",
+                pings.map_or(Ok(()), |pings| check::keepalive_timeout(pings.timeout)),
+            ),
+        ]
     }
 }
 
@@ -186,6 +216,16 @@ impl Connection {
             }
             State::Idle | State::TransientFailure { .. } => self.dial(now),
             _ => {}
+        }
+    }
+
+    /// Somebody wants a connection now: a backoff is over, and the next one is the first again.
+    pub fn handle_connect_now(&mut self, now: Instant) {
+        let now = self.advance(now);
+        if let State::Idle | State::Paced { .. } | State::TransientFailure { .. } = self.state {
+            self.backoff = FIRST_BACKOFF;
+            self.not_before = now;
+            self.dial(now);
         }
     }
 

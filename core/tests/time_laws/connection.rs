@@ -60,6 +60,7 @@ impl Run {
             connection: Connection::new(ConnectionSettings {
                 connect_timeout: Duration::from_secs(3),
                 idle_timeout: Duration::from_secs(10),
+                ..ConnectionSettings::default()
             }),
             random: SeededRandom::new(seed),
             generation: 0,

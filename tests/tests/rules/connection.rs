@@ -98,15 +98,7 @@ async fn without_its_driver_a_call_is_not_retried_nor_counted() {
         addr: "carts.test:1".to_owned(),
         ..Settings::default()
     };
-    let timer = TokioTimer::new();
-    let (channel, driver) = channel(
-        s.parse().unwrap(),
-        host,
-        timer,
-        ConnectionSettings::default(),
-        1,
-    );
-    let client = Client::new(channel, timer, &s, 1).unwrap();
+    let (client, driver) = driven(host, s, ConnectionSettings::default(), |_| {});
     drop(driver);
     let status = carts(&client)
         .add_item(unary(item(b"x")))
@@ -142,21 +134,12 @@ async fn host_panics(early: bool) {
         max_attempts: 1,
         ..settings()
     };
-    let timer = TokioTimer::new();
     let host = Panics {
         host,
         early,
         dials: AtomicUsize::new(0),
     };
-    let (channel, driver) = channel(
-        s.parse().unwrap(),
-        host,
-        timer,
-        ConnectionSettings::default(),
-        1,
-    );
-    tokio::spawn(driver);
-    let client = Client::new(channel, timer, &s, 1).unwrap();
+    let client = piped(host, s, |_| {});
     let status = carts(&client)
         .add_item(unary(item(b"x")))
         .await

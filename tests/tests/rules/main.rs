@@ -32,7 +32,9 @@ use steadfast_tests::carts::{AddItemRequest, AddItemResponse, ListItemsRequest};
 
 use steadfast_tests::peer::answer_ok;
 
-use steadfast_tests::{Answer, Peer, PipeHost, Raw, World, item, piped, raw, unary, unavailable};
+use steadfast_tests::{
+    Answer, Peer, PipeHost, Raw, World, driven, item, piped, raw, unary, unavailable,
+};
 
 use steadfast_tokio::*;
 

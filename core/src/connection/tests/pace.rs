@@ -205,3 +205,32 @@ fn the_pace_counts_from_the_dial() {
     connection.handle_lost(1, false, &mut middle());
     assert_eq!(dial(&mut connection, at(1_000)), 2, "that long ago already");
 }
+
+#[test]
+fn who_asks_for_a_connection_now_cuts_every_wait_short() {
+    let mut failed = dialing(at(0));
+    failed.handle_failed(1, at(1), &mut middle());
+    let mut paced = ready(at(0));
+    paced.handle_lost(1, false, &mut middle());
+    paced.handle_demand(at(1));
+    for (mut connection, generation) in [(idle(), 1), (failed, 2), (paced, 2)] {
+        connection.handle_connect_now(at(2));
+        let dial = ConnectionAction::Dial { generation };
+        assert_eq!(connection.poll_action(), Some(dial));
+        // It is an attempt like any other, and the first of its kind.
+        connection.handle_failed(generation, at(3), &mut middle());
+        assert_eq!(connection.poll_timeout(), Some(at(1_002)));
+    }
+}
+
+#[test]
+fn a_connection_on_its_way_or_up_or_closed_is_not_dialed_for_asking() {
+    let mut closed = idle();
+    closed.handle_close();
+    for mut connection in [dialing(at(0)), ready(at(0)), closed] {
+        let state = connection.state();
+        connection.handle_connect_now(at(1));
+        assert_eq!(connection.poll_action(), None);
+        assert_eq!(connection.state(), state);
+    }
+}

@@ -245,6 +245,7 @@ fn the_end_of_time_is_no_overflow() {
     let mut connection = Connection::new(ConnectionSettings {
         connect_timeout: Duration::MAX,
         idle_timeout: Duration::MAX,
+        ..ConnectionSettings::default()
     });
     let last = Instant::from_nanos(u64::MAX);
     dial(&mut connection, at(1));
