@@ -1,8 +1,12 @@
 //! Compiles the test service's proto without protoc.
 
+use prost::Message as _;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
     let files = protox::compile(["carts.proto"], ["proto"])?;
+    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("carts.bin"), files.encode_to_vec())?;
     tonic_prost_build::configure().compile_fds(files)?;
     Ok(())
 }

@@ -205,7 +205,8 @@ impl<T: GrpcTransport, C: Timer> Flight<T, C> {
         let shared = &client.shared;
         let now = shared.timer.now();
         let unsendable = |status| CallReport::attach(status, Vec::new(), End::Unsendable, None);
-        let options = CallOptions::take(&mut request, shared.timeout, now).map_err(unsendable)?;
+        let options = CallOptions::take(&mut request, &shared.methods, shared.timeout, now)
+            .map_err(unsendable)?;
         let replay = Replay::gather(request, options.replay_limit, cx).map_err(unsendable)?;
         Ok(Box::new(Self {
             call: Call::new(shared.policy, options.opening),

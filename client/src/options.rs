@@ -1,8 +1,9 @@
 //! What a caller may ask for one call: its kind, its deadline, how much may be replayed.
 //!
 //! Generated code doesn't say whether a call is unary or a stream, and it matters: a unary
-//! call's `timeout` covers all of it, a stream's must not. Tell it with a request extension,
-//! which [`CallKind::mark`] sets.
+//! call's `timeout` covers all of it, a stream's must not. Tell it for all calls with the
+//! services' descriptors (a [`MethodTable`]), or for one with a request extension, which
+//! [`CallKind::mark`] sets.
 
 use std::time::Duration;
 
@@ -10,11 +11,13 @@ use http::HeaderName;
 use steadfast_core::{Instant, TIMEOUT_HEADER, decode_timeout};
 use tonic::{GrpcMethod, Status};
 
+use crate::methods::MethodTable;
+
 pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static(TIMEOUT_HEADER);
 
 /// A request extension: what kind of call this is.
 ///
-/// Without one the kind is unknown: `timeout` then runs until the response headers, and
+/// It counts before the client's [`MethodTable`]. Without either the kind is unknown: `timeout` then runs until the response headers, and
 /// only a deadline of the caller's is told to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallKind {
@@ -98,6 +101,7 @@ impl CallOptions {
     /// INVALID_ARGUMENT for a `grpc-timeout` that isn't one.
     pub(crate) fn take<B>(
         request: &mut http::Request<B>,
+        methods: &MethodTable,
         timeout: Duration,
         now: Instant,
     ) -> Result<Self, Status> {
@@ -121,6 +125,7 @@ impl CallOptions {
             deadline = extensions.remove::<Deadline>().map(|deadline| deadline.0);
             limit = extensions.remove::<ReplayLimit>();
         }
+        let kind = kind.or_else(|| methods.kind(request.uri().path()));
         let caller = earlier(header.map(|timeout| now.saturating_add(timeout)), deadline);
         let opening = match kind {
             Some(CallKind::Streaming) => caller,

@@ -10,6 +10,7 @@ use steadfast_core::{
 };
 
 use crate::address::Address;
+use crate::methods::MethodTable;
 use crate::outcome::Classifier;
 
 /// The settings of one client: one server, one connection, one breaker, one budget.
@@ -64,6 +65,9 @@ pub struct Settings {
     pub breaker_policy: Arc<dyn BreakerPolicy>,
     /// What a result means. Default: [`Classification::of`](steadfast_core::Classification::of).
     pub classify: Classifier,
+    /// Which methods are unary, for calls that don't say so by a
+    /// [`CallKind`](crate::CallKind). Default: only the standard services' are known.
+    pub methods: MethodTable,
 }
 
 impl Default for Settings {
@@ -78,6 +82,7 @@ impl Default for Settings {
             breaker: BreakerSettings::default(),
             breaker_policy: Arc::new(DefaultPolicy),
             classify: Classifier::default(),
+            methods: MethodTable::default(),
         }
     }
 }
@@ -181,6 +186,7 @@ impl fmt::Debug for Settings {
             .field("retry_budget", &self.retry_budget)
             .field("breaker", &self.breaker)
             .field("classify", &self.classify)
+            .field("methods", &self.methods)
             .finish_non_exhaustive()
     }
 }

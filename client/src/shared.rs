@@ -13,6 +13,7 @@ use steadfast_core::{
     EncodedTimeout, Instant, Pass, Protection, RetryPolicy, SeededRandom, Timer, Transition,
 };
 
+use crate::methods::MethodTable;
 use crate::outcome::Classifier;
 
 /// Hears of every change of the breaker's state.
@@ -25,6 +26,7 @@ pub(crate) struct Shared<C> {
     timeout_header: HeaderValue,
     pub(crate) policy: RetryPolicy,
     pub(crate) classify: Classifier,
+    pub(crate) methods: MethodTable,
     protection: Mutex<Protection>,
     /// The closed breaker's pass, published under the lock and taken without it: so a call that
     /// succeeds takes the lock once.
@@ -55,6 +57,7 @@ impl<C: Timer> Shared<C> {
             timeout_header: encode(settings.timeout),
             policy: settings.retry_policy(),
             classify: settings.classify.clone(),
+            methods: settings.methods.clone(),
             pass: AtomicU64::new(protection.breaker.pass().map_or(0, Pass::to_bits)),
             protection: Mutex::new(protection),
             outbox: Mutex::default(),

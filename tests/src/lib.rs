@@ -7,6 +7,9 @@ pub mod carts {
     tonic::include_proto!("carts.v1");
 }
 
+/// The test service's descriptors: a serialized `FileDescriptorSet`.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/carts.bin"));
+
 pub mod clock;
 pub mod peer;
 pub mod raw;
