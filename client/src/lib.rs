@@ -95,6 +95,7 @@ mod outcome;
 mod report;
 mod request;
 mod response;
+mod service;
 mod settings;
 mod shared;
 mod sleeper;
@@ -110,6 +111,7 @@ pub use self::outcome::{Classifier, Outcome};
 pub use self::report::{AttemptReport, CallReport, rejected};
 pub use self::request::{Chunks, RequestBody};
 pub use self::response::ResponseBody;
+pub use self::service::{ServiceAttempt, ServiceBody, ServiceTransport};
 pub use self::settings::{InvalidField, Settings, SettingsError};
 pub use self::sleeper::Sleeper;
 

@@ -3,7 +3,9 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use steadfast_client::{Client, Settings, SettingsError, Transition};
+use steadfast_client::{
+    Client, GrpcTransport, ServiceTransport, Settings, SettingsError, Transition,
+};
 use steadfast_h2::{Channel, ConnectionSettings, Http2Settings, channel};
 
 use crate::host::TokioHost;
@@ -27,6 +29,25 @@ pub type TokioClient = Client<Channel<TokioTimer>, TokioTimer>;
 /// connection does, and every call fails with UNAVAILABLE.
 pub fn connect(settings: Settings) -> Result<TokioClient, SettingsError> {
     builder(settings).connect()
+}
+
+/// A client whose attempts go through a tower service that there is already: a tonic `Channel`,
+/// a balanced one, an in-process router.
+///
+/// `settings.addr` names the server in errors; nothing is dialed here. What a
+/// [`ServiceTransport`] can't know is said there.
+///
+/// # Errors
+///
+/// [`SettingsError`] names every field that is wrong.
+pub fn around<S>(
+    service: S,
+    settings: Settings,
+) -> Result<Client<ServiceTransport<S>, TokioTimer>, SettingsError>
+where
+    ServiceTransport<S>: GrpcTransport,
+{
+    builder(settings).around(service)
 }
 
 /// A client with more to say than settings.
@@ -96,15 +117,45 @@ impl Builder {
             .chain(self.http2.check());
         let address = self.settings.parse_with(more)?;
         let timer = TokioTimer::new();
-        let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+        let seed = self.drawn_seed();
         let (channel, driver) =
             channel(address, TokioHost, timer, self.connection, self.http2, seed);
         tokio::spawn(driver);
+        self.client(channel, timer, seed)
+    }
+
+    /// Builds the client around a service, as [`around`] does. The service keeps its own
+    /// connections: [`connection`](Self::connection) and [`http2`](Self::http2) have no say.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`] names every field that is wrong.
+    pub fn around<S>(
+        self,
+        service: S,
+    ) -> Result<Client<ServiceTransport<S>, TokioTimer>, SettingsError>
+    where
+        ServiceTransport<S>: GrpcTransport,
+    {
+        let seed = self.drawn_seed();
+        self.client(ServiceTransport::new(service), TokioTimer::new(), seed)
+    }
+
+    fn drawn_seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| RandomState::new().hash_one(0))
+    }
+
+    fn client<T: GrpcTransport>(
+        self,
+        transport: T,
+        timer: TokioTimer,
+        seed: u64,
+    ) -> Result<Client<T, TokioTimer>, SettingsError> {
         match self.listener {
-            None => Client::new(channel, timer, &self.settings, seed),
+            None => Client::new(transport, timer, &self.settings, seed),
             Some(listener) => {
                 let listener = move |transition: &Transition| listener(transition);
-                Client::with_listener(channel, timer, &self.settings, seed, listener)
+                Client::with_listener(transport, timer, &self.settings, seed, listener)
             }
         }
     }

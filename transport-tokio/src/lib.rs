@@ -51,7 +51,7 @@ mod builder;
 mod host;
 mod timer;
 
-pub use self::builder::{Builder, TokioClient, builder, connect};
+pub use self::builder::{Builder, TokioClient, around, builder, connect};
 pub use self::host::TokioHost;
 pub use self::timer::TokioTimer;
 
