@@ -63,7 +63,9 @@ pub struct BreakerSettings {
     /// How many of the last results the counts cover while closed. Default 20, range 1 to
     /// 65535.
     pub window: u32,
-    /// How many tickets may be out at once while half-open. Default 1, range 1 to 65535.
+    /// How many tickets may be out at once while half-open. Default 1, range 1 to 65535. A
+    /// stream's ticket is out until the stream ends: give a client that holds streams open
+    /// more than one.
     pub probes: u32,
     /// How long the breaker rejects once open. Default 10 s, positive.
     pub open_for: Duration,
