@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use h2::server::SendResponse;
 use http::HeaderMap;
-use steadfast_tokio::{Settings, TokioClient};
+use steadfast_tokio::{ConnectionSettings, Http2Settings, Settings, TokioClient};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
-use crate::world::{PipeHost, piped};
+use crate::world::{PipeHost, driven};
 
 /// What a peer does with a request.
 pub type Respond = dyn Fn(usize, &HeaderMap, SendResponse<Bytes>) + Send + Sync;
@@ -34,11 +34,26 @@ impl Peer {
         settings: Settings,
         respond: impl Fn(usize, &HeaderMap, SendResponse<Bytes>) + Send + Sync + 'static,
     ) -> Self {
+        Self::with_http2(settings, Http2Settings::default(), respond)
+    }
+
+    /// The same, with a client of these limits.
+    ///
+    /// # Panics
+    ///
+    /// On invalid settings.
+    #[must_use]
+    pub fn with_http2(
+        settings: Settings,
+        http2: Http2Settings,
+        respond: impl Fn(usize, &HeaderMap, SendResponse<Bytes>) + Send + Sync + 'static,
+    ) -> Self {
         let (host, connections) = PipeHost::new();
         tokio::spawn(serve(connections, Arc::new(respond)));
-        Self {
-            client: piped(host, settings, |_| {}),
-        }
+        let connection = ConnectionSettings::default();
+        let (client, driver) = driven(host, settings, connection, http2, |_| {});
+        tokio::spawn(driver);
+        Self { client }
     }
 }
 

@@ -58,12 +58,13 @@ impl Raw {
 
     /// Sends one frame, whatever it is.
     pub async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-        bytes.extend([kind, flags]);
-        bytes.extend(stream.to_be_bytes());
-        bytes.extend(payload);
+        self.write(&frame(kind, flags, stream, payload)).await;
+    }
+
+    /// Sends bytes, whatever they are.
+    pub async fn write(&mut self, bytes: &[u8]) {
         // A client that has gone is the test's to notice.
-        let _ = self.0.write_all(&bytes).await;
+        let _ = self.0.write_all(bytes).await;
     }
 
     /// The next frame; `None` at the end of the connection.
@@ -111,6 +112,16 @@ impl Raw {
         let payload = [&last.to_be_bytes(), &code.to_be_bytes(), debug].concat();
         self.send(GOAWAY, 0, 0, &payload).await;
     }
+}
+
+/// The bytes of one frame.
+#[must_use]
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
 }
 
 /// A block of headers, each a literal that is not indexed (RFC 7541, section 6.2.2).

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_tokio::{ConnectionSettings, NeverOpen, Settings, TokioClient};
+use steadfast_tokio::{ConnectionSettings, Http2Settings, NeverOpen, Settings, TokioClient};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -50,7 +50,7 @@ impl Wire {
     #[must_use]
     pub fn with(settings: Settings, connection: ConnectionSettings) -> Self {
         let (host, connections) = PipeHost::new();
-        let (client, driver) = driven(host, settings, connection, |_| {});
+        let (client, driver) = driven(host, settings, connection, Http2Settings::default(), |_| {});
         tokio::spawn(driver);
         Self {
             client,

@@ -128,12 +128,19 @@ pub fn piped(
     settings: Settings,
     listener: impl Fn(&Transition) + Send + Sync + 'static,
 ) -> TokioClient {
-    let (client, driver) = driven(host, settings, ConnectionSettings::default(), listener);
+    let connection = ConnectionSettings::default();
+    let (client, driver) = driven(
+        host,
+        settings,
+        connection,
+        Http2Settings::default(),
+        listener,
+    );
     tokio::spawn(driver);
     client
 }
 
-/// The same, with the connection kept otherwise, and its driver not running yet.
+/// The same, with a connection of other settings, and its driver not running yet.
 ///
 /// # Panics
 ///
@@ -142,6 +149,7 @@ pub fn driven<H: Host>(
     host: H,
     mut settings: Settings,
     connection: ConnectionSettings,
+    http2: Http2Settings,
     listener: impl Fn(&Transition) + Send + Sync + 'static,
 ) -> (TokioClient, Driver<H, TokioTimer>) {
     const SEED: u64 = 7;
@@ -150,7 +158,6 @@ pub fn driven<H: Host>(
     }
     let address = settings.parse().expect("valid settings");
     let timer = TokioTimer::new();
-    let http2 = Http2Settings::default();
     let (channel, driver) = channel(address, host, timer, connection, http2, SEED);
     let client = Client::with_listener(channel, timer, &settings, SEED, listener);
     (client.expect("valid settings"), driver)

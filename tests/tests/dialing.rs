@@ -9,7 +9,7 @@ use steadfast_tests::peer::answer_ok;
 use steadfast_tests::{PipeHost, Raw, driven, item, piped, raw, unary};
 use steadfast_tokio::{
     Address, BreakerState, CallKind, CallReport, ConnectError, ConnectErrorKind,
-    ConnectionSettings, DialError, Host, NeverOpen, Progress, Settings, TokioClient,
+    ConnectionSettings, DialError, Host, Http2Settings, NeverOpen, Progress, Settings, TokioClient,
 };
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -288,7 +288,13 @@ async fn an_idle_connection_is_closed_after_half_an_hour_and_dialed_again() {
 async fn without_its_driver_a_call_fails_at_once() {
     let (host, _connections) = PipeHost::new();
     let settings = Settings { ..settings() };
-    let (client, driver) = driven(host, settings, ConnectionSettings::default(), |_| {});
+    let (client, driver) = driven(
+        host,
+        settings,
+        ConnectionSettings::default(),
+        Http2Settings::default(),
+        |_| {},
+    );
     let waiting = call(&client);
     settle().await;
     drop(driver);

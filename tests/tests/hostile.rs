@@ -12,8 +12,8 @@ use steadfast_tests::carts::{AddItemRequest, ListItemsRequest};
 use steadfast_tests::peer::answer_ok;
 use steadfast_tests::{Answer, Peer, PipeHost, Raw, World, driven, item, piped, raw, unary};
 use steadfast_tokio::{
-    CallKind, CallReport, Classification, Classifier, ConnectionSettings, NeverOpen, Progress,
-    Settings, TokioClient,
+    CallKind, CallReport, Classification, Classifier, ConnectionSettings, Http2Settings, NeverOpen,
+    Progress, Settings, TokioClient,
 };
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -219,7 +219,13 @@ async fn empty_frames_of_one_caller_do_not_end_the_connection() {
 async fn a_peer_that_never_reads_does_not_keep_a_closed_client() {
     let (host, mut connections) = PipeHost::new();
     let settings = Settings { ..settings() };
-    let (client, driver) = driven(host, settings, ConnectionSettings::default(), |_| {});
+    let (client, driver) = driven(
+        host,
+        settings,
+        ConnectionSettings::default(),
+        Http2Settings::default(),
+        |_| {},
+    );
     let driver = tokio::spawn(driver);
     let mut carts = CartServiceClient::new(client);
     let upload = tokio::spawn(async move {

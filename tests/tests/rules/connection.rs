@@ -98,7 +98,13 @@ async fn without_its_driver_a_call_is_not_retried_nor_counted() {
         addr: "carts.test:1".to_owned(),
         ..Settings::default()
     };
-    let (client, driver) = driven(host, s, ConnectionSettings::default(), |_| {});
+    let (client, driver) = driven(
+        host,
+        s,
+        ConnectionSettings::default(),
+        Http2Settings::default(),
+        |_| {},
+    );
     drop(driver);
     let status = carts(&client)
         .add_item(unary(item(b"x")))
