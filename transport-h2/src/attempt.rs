@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::RecvStream;
 use h2::client::ResponseFuture;
+use h2::{Reason, RecvStream, SendStream};
 use http::header::{HeaderValue, USER_AGENT};
 use http::uri::{PathAndQuery, Scheme};
 use http::{Extensions, Uri, Version};
@@ -63,7 +63,15 @@ struct Request {
 /// What belongs to one stream as long as somebody waits for its response.
 struct Stream<C: Timer> {
     guard: StreamGuard<C>,
-    pump: Option<PumpGuard>,
+    upload: Upload,
+}
+
+/// Who sends the request's body.
+enum Upload {
+    /// h2, which has all of it.
+    Given(SendStream<Bytes>),
+    /// The driver, piece by piece.
+    Pumped(PumpGuard),
 }
 
 impl<C: Timer> Attempt<C> {
@@ -113,7 +121,7 @@ impl<C: Timer> Step<C> {
             Err(error) => return Some(Self::Failed(Some(error))),
         };
         let (response, mut stream, guard) = opened;
-        let pump = match request.whole.take() {
+        let upload = match request.whole.take() {
             // It is kept in memory anyway: h2 may hold it until it can go out. A stream that
             // has failed by now says so through the response.
             Some(chunks) => {
@@ -121,15 +129,15 @@ impl<C: Timer> Step<C> {
                 while let Some(chunk) = chunks.next() {
                     let _ = stream.send_data(chunk, chunks.peek().is_none());
                 }
-                None
+                Upload::Given(stream)
             }
             None => {
                 let (pump, guard) = Pump::new(std::mem::take(&mut request.body), stream);
                 shared.send(pump);
-                Some(guard)
+                Upload::Pumped(guard)
             }
         };
-        let stream = Stream { guard, pump };
+        let stream = Stream { guard, upload };
         Some(Self::Sent {
             response,
             stream: Some(stream),
@@ -203,11 +211,23 @@ fn absolute(uri: Uri, address: &Address) -> Uri {
 
 impl<C: Timer> Stream<C> {
     fn error(&self, error: h2::Error) -> AttemptError {
-        if let Some(status) = self.pump.as_ref().and_then(PumpGuard::body_failure) {
+        if let Upload::Pumped(pump) = &self.upload
+            && let Some(status) = pump.body_failure()
+        {
             // The caller's doing, whatever the server makes of it.
             return AttemptError::new(status, self.guard.facts().progress()).own_fault();
         }
         stream_error(self.guard.address(), error, self.guard.facts())
+    }
+
+    /// The response has ended. What of the request has not left by then never needs to: h2
+    /// would hold it until the peer gives window for it, and some never do.
+    fn end(&mut self) {
+        if let Upload::Given(stream) = &mut self.upload
+            && !self.guard.request_left()
+        {
+            stream.send_reset(Reason::CANCEL);
+        }
     }
 }
 
@@ -243,6 +263,7 @@ impl<C: Timer> Body for ResponseStream<C> {
             None => ready!(self.body.poll_trailers(cx)),
         };
         self.ended = true;
+        self.stream.end();
         Poll::Ready(match result {
             Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
             Err(error) => Some(Err(self.stream.error(error))),
@@ -251,6 +272,15 @@ impl<C: Timer> Body for ResponseStream<C> {
 
     fn is_end_stream(&self) -> bool {
         self.ended || self.body.is_end_stream()
+    }
+}
+
+impl<C: Timer> Drop for ResponseStream<C> {
+    fn drop(&mut self) {
+        // One that has not ended is reset by h2 as the handles to it go.
+        if !self.ended && self.body.is_end_stream() {
+            self.stream.end();
+        }
     }
 }
 

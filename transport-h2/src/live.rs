@@ -184,6 +184,12 @@ impl<C: Timer> StreamGuard<C> {
         }
     }
 
+    /// Whether all of the request was handed to the peer's connection. Now and then not known
+    /// of one that was.
+    pub(crate) fn request_left(&self) -> bool {
+        self.place.live.passed.was_ended(self.id)
+    }
+
     pub(crate) fn address(&self) -> &Address {
         &self.place.shared.address
     }

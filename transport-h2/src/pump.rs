@@ -20,6 +20,8 @@ use tonic::Status;
 pub(crate) struct Pump {
     /// Dropped with care as soon as it is done.
     body: Option<RequestBody>,
+    /// What the body gave, and no window was there for.
+    left: Bytes,
     stream: SendStream<Bytes>,
     link: Arc<Mutex<Link>>,
 }
@@ -96,6 +98,7 @@ impl Pump {
         let link = Arc::<Mutex<Link>>::default();
         let pump = Self {
             body: Some(body),
+            left: Bytes::new(),
             stream,
             link: Arc::clone(&link),
         };
@@ -110,13 +113,27 @@ impl Pump {
             if self.stream.poll_reset(cx).is_ready() {
                 return Poll::Ready(Ok(()));
             }
+            // The body is not asked for more than there is a window for.
+            let wanted = self.left.len().max(1);
+            if self.stream.capacity() < wanted {
+                self.stream.reserve_capacity(wanted);
+            }
             if self.stream.capacity() == 0 {
-                self.stream.reserve_capacity(1);
                 match ready!(self.stream.poll_capacity(cx)) {
                     Some(Ok(0)) => continue,
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return Poll::Ready(Ok(())),
                 }
+            }
+            if !self.left.is_empty() {
+                // And h2 gets no more than may leave, or it would hold it beyond the stream's
+                // end.
+                let room = self.stream.capacity().min(self.left.len());
+                let piece = self.left.split_to(room);
+                if self.stream.send_data(piece, false).is_err() {
+                    return Poll::Ready(Ok(()));
+                }
+                continue;
             }
             let Some(body) = &mut self.body else {
                 return Poll::Ready(Ok(()));
@@ -128,11 +145,8 @@ impl Pump {
             };
             match frame {
                 Some(Ok(frame)) => {
-                    let data = frame.into_data().unwrap_or_default();
-                    // h2 ends a connection over too many empty frames.
-                    if !data.is_empty() && self.stream.send_data(data, false).is_err() {
-                        return Poll::Ready(Ok(()));
-                    }
+                    // Empty ones are never sent: h2 ends a connection over too many.
+                    self.left = frame.into_data().unwrap_or_default();
                 }
                 Some(Err(status)) => return self.fail(BodyFailure::Status(status)),
                 None => {

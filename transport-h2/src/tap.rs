@@ -1,11 +1,11 @@
 //! What passed on a connection, read off its frame heads.
 //!
-//! h2 doesn't tell three things that calls depend on: whether the server's SETTINGS came
+//! h2 doesn't tell four things that calls depend on: whether the server's SETTINGS came
 //! (only then does the peer speak HTTP/2, and only then is it known what it allows), which
-//! requests left (those that did not can be sent again freely), and that a GOAWAY came while
-//! streams go on (new calls must take a new connection). All three stand in the nine bytes
-//! before each frame's payload, which this stream reads in passing. It never changes or delays
-//! a byte.
+//! requests left (those that did not can be sent again freely), which left to their end, and
+//! that a GOAWAY came while streams go on (new calls must take a new connection). All of it
+//! stands in the nine bytes before each frame's payload, which this stream reads in passing. It
+//! never changes or delays a byte.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -21,6 +21,11 @@ const DATA: u8 = 0x0;
 const HEADERS: u8 = 0x1;
 const SETTINGS: u8 = 0x4;
 const GOAWAY: u8 = 0x7;
+/// A flag of DATA and of HEADERS.
+const END_STREAM: u8 = 0x1;
+
+/// How many of the streams that were ended last are remembered.
+const REMEMBERED: usize = 1024;
 
 /// What ENHANCE_YOUR_CALM and gRPC's debug data for too frequent pings are in a GOAWAY.
 const TOO_MANY_PINGS: [u8; 18] = *b"\0\0\0\x0btoo_many_pings";
@@ -28,7 +33,7 @@ const TOO_MANY_PINGS: [u8; 18] = *b"\0\0\0\x0btoo_many_pings";
 const GOAWAY_LOOK: usize = 4 + TOO_MANY_PINGS.len();
 
 /// What has passed so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Passed {
     /// Anything came since somebody asked.
     read: AtomicBool,
@@ -38,9 +43,28 @@ pub(crate) struct Passed {
     too_many_pings: AtomicBool,
     /// Client streams are numbered upwards, so one number says which have left.
     last_written: AtomicU32,
+    /// Streams whose END_STREAM has left, each where [`slot`] says.
+    ended: [AtomicU32; REMEMBERED],
+}
+
+/// Streams of clients have odd numbers.
+fn slot(stream: u32) -> usize {
+    (stream / 2) as usize % REMEMBERED
 }
 
 impl Passed {
+    fn new() -> Self {
+        Self {
+            read: AtomicBool::new(false),
+            settings: AtomicBool::new(false),
+            goaway: AtomicBool::new(false),
+            goaway_last: AtomicU32::new(0),
+            too_many_pings: AtomicBool::new(false),
+            last_written: AtomicU32::new(0),
+            ended: std::array::from_fn(|_| AtomicU32::new(0)),
+        }
+    }
+
     /// Whether anything came since this was last asked.
     pub(crate) fn take_read(&self) -> bool {
         self.read.swap(false, Ordering::AcqRel)
@@ -73,6 +97,12 @@ impl Passed {
     pub(crate) fn was_written(&self, stream: u32) -> bool {
         stream <= self.last_written.load(Ordering::Acquire)
     }
+
+    /// Whether the request was handed to the peer's connection to its end, if that is still
+    /// remembered.
+    pub(crate) fn was_ended(&self, stream: u32) -> bool {
+        self.ended[slot(stream)].load(Ordering::Acquire) == stream
+    }
 }
 
 /// A byte stream that notes what passes.
@@ -85,7 +115,7 @@ pub(crate) struct Tap<S> {
 
 impl<S> Tap<S> {
     pub(crate) fn new(stream: S) -> (Self, Arc<Passed>) {
-        let passed = Arc::new(Passed::default());
+        let passed = Arc::new(Passed::new());
         let tap = Self {
             stream,
             passed: Arc::clone(&passed),
@@ -102,6 +132,9 @@ impl<S> Tap<S> {
                 passed
                     .last_written
                     .fetch_max(frame.stream, Ordering::AcqRel);
+            }
+            if frame.ends_stream() {
+                passed.ended[slot(frame.stream)].store(frame.stream, Ordering::Release);
             }
         });
     }
@@ -129,11 +162,11 @@ impl<S> Tap<S> {
 struct Frame {
     length: usize,
     kind: u8,
+    flags: u8,
     stream: u32,
 }
 
-/// Finds the frames in a stream of bytes that comes in pieces; DATA, which says nothing that
-/// is asked here, is passed over.
+/// Finds the frames in a stream of bytes that comes in pieces.
 #[derive(Debug)]
 struct Frames {
     /// Bytes of payload, or of the preface, still to pass.
@@ -195,7 +228,6 @@ impl Frames {
     fn pass(&mut self, frame: Frame, payload: &[u8], on_frame: &mut impl FnMut(Frame, &[u8])) {
         self.skip = frame.length - payload.len();
         match frame.kind {
-            DATA => {}
             SETTINGS => self.settings = Some(frame),
             _ => on_frame(frame, payload),
         }
@@ -226,8 +258,13 @@ impl Frame {
         Self {
             length: length(head),
             kind: head[3],
+            flags: head[4],
             stream: word(&head[5..]),
         }
+    }
+
+    fn ends_stream(self) -> bool {
+        matches!(self.kind, DATA | HEADERS) && self.flags & END_STREAM != 0
     }
 }
 
@@ -311,7 +348,7 @@ mod tests {
         let mut bytes = vec![b'x'; PREFACE];
         bytes.extend(frame(SETTINGS, 0, &[0; 18]));
         bytes.extend(frame(HEADERS, 1, &[7; 300]));
-        bytes.extend(frame(0, 1, &[]));
+        bytes.extend(frame(DATA, 1, &[]));
         bytes.extend(frame(GOAWAY, 0, &[0x80, 0, 0, 9, 0, 0, 0, 2, b'h', b'i']));
         bytes.extend(frame(HEADERS, 0x8000_0003, &[7; 70_000]));
         for size in [1, 2, 3, 4, 8, 9, 10, 13, 64, 1_000, bytes.len()] {
@@ -320,6 +357,7 @@ mod tests {
                 [
                     (SETTINGS, 0, 0),
                     (HEADERS, 1, 0),
+                    (DATA, 1, 0),
                     (GOAWAY, 0, 9),
                     (HEADERS, 3, 0)
                 ],
@@ -360,6 +398,30 @@ mod tests {
         tap.note_written(&[b'x'; PREFACE]);
         tap.note_written(&frame(HEADERS, 3, &[1]));
         assert!(passed.was_written(1) && passed.was_written(3) && !passed.was_written(5));
+    }
+
+    #[test]
+    fn requests_that_left_to_their_end_are_told() {
+        let (mut tap, passed) = Tap::new(());
+        tap.note_written(&[b'x'; PREFACE]);
+        let mut write = |kind, flags, stream| {
+            let mut bytes = frame(kind, stream, &[1]);
+            bytes[4] = flags;
+            tap.note_written(&bytes);
+        };
+        write(HEADERS, 4, 1);
+        // What is PADDED or END_HEADERS, and an ACK's flag, end nothing.
+        for (kind, flags) in [(HEADERS, 4), (DATA, 8), (SETTINGS, 1), (DATA, 0)] {
+            write(kind, flags, 1);
+            assert!(!passed.was_ended(1));
+        }
+        write(DATA, 9, 1);
+        write(HEADERS, 5, 3);
+        assert!(passed.was_ended(1) && passed.was_ended(3) && !passed.was_ended(5));
+        let much_later = 1 + 2 * REMEMBERED as u32;
+        assert!(!passed.was_ended(much_later));
+        write(DATA, 1, much_later);
+        assert!(passed.was_ended(much_later) && !passed.was_ended(1));
     }
 
     #[test]
